@@ -1,0 +1,1 @@
+"""Differentially private learning on data with heavy tails."""
