@@ -1,1 +1,18 @@
 """Differentially private learning on data with heavy tails."""
+
+from tailguard import algorithms, constraints, losses
+from tailguard.privacy import Budget, OverBudgetError, PrivacyReport
+from tailguard.truncation import psi, psi_bound
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Budget",
+    "OverBudgetError",
+    "PrivacyReport",
+    "algorithms",
+    "constraints",
+    "losses",
+    "psi",
+    "psi_bound",
+]

@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Private means of rows: what is interchangeable in the descent loop."""

@@ -1,0 +1,310 @@
+r"""THE loop: projected gradient descent over an interchangeable private mean.
+
+    w_t = project_W( w_{t-1} - eta_t (private mean of the per-row gradients at w_{t-1} + alpha w_{t-1}) ),   t = 1 .. T
+
+Everything in the paper that descends is this loop with a `Plan`: a loss, a mean (what bounds a row and what noise
+hides it), a sampler (which rows a step sees), and public numbers. A plan prices itself before it touches data
+(`Plan.events`), and `descend` refuses to run one that costs more than its budget.
+
+Only what a mean has released enters an iterate, so iterates, their average, projections, penalties, step sizes,
+callbacks and stopping are post-processing and cost nothing. A run that stops early has spent only its steps so far;
+`State` carries them, and a run resumed from it pays for the rest, not twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tailguard._checks import one_of, real_number, whole_number
+from tailguard.constraints import Constraint, Unconstrained
+from tailguard.engines.memory import InMemory
+from tailguard.engines.vectors import Gradients, RowVectors
+from tailguard.losses import Loss, PerRow
+from tailguard.privacy import Budget, Event, NoiseSource, NotPrivate, OverBudgetError, PrivacyReport
+from tailguard.sampling import FullBatch, Sampler
+
+Array = NDArray[np.float64]
+Average = Literal["last", "mean"]
+
+
+class Mean(Protocol):
+    """What the loop asks of a private mean."""
+
+    def events(self, sampler: Sampler, steps: int, coordinates: int, label: str) -> tuple[Event, ...]:
+        """What ``steps`` releases spend."""
+
+    def release(self, engine: InMemory, vectors: RowVectors, sampler: Sampler, noise: NoiseSource) -> Array:
+        """Release the mean of the vectors of the rows of one step."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything public about a run: what is minimised, how a step is made private, how many steps.
+
+    Parameters
+    ----------
+    loss : Loss
+    mean : Mean
+        The private mean of the per-row gradients.
+    steps : int
+        T; all of them are accounted for.
+    step_size : callable
+        Step size of step t = 1, 2, ...
+    sampler : Sampler
+        Rows of a step.
+    constraint : Constraint
+        Where the coefficients live; an intercept is free.
+    alpha : float
+        L2 penalty ``alpha/2 |w|^2``, added after the release; an intercept is not penalised.
+    average : {"last", "mean"}
+        Return the last iterate or the mean of w_1 .. w_T.
+    fit_intercept : bool
+    """
+
+    loss: Loss
+    mean: Mean
+    steps: int
+    step_size: Callable[[int], float]
+    sampler: Sampler = field(default_factory=FullBatch)
+    constraint: Constraint = field(default_factory=Unconstrained)
+    alpha: float = 0.0
+    average: Average = "last"
+    fit_intercept: bool = False
+
+    def __post_init__(self) -> None:
+        whole_number("steps", self.steps)
+        real_number("alpha", self.alpha, 0.0, 1e100)
+        one_of("average", self.average, ("last", "mean"))
+
+    def events(self, coordinates: int, steps: int | None = None) -> tuple[Event, ...]:
+        """What the plan, or its first ``steps`` steps, spends with so many coefficients."""
+        count = self.steps if steps is None else steps
+        return self.mean.events(self.sampler, count, coordinates, "gradient steps") if count else ()
+
+    def digest(self, n: int, shape: tuple[int, ...]) -> str:
+        """Fingerprint of the public plan, to match a saved state with the run it belongs to."""
+        text = f"{self!r} {n} {shape}".encode()
+        return hashlib.sha256(text).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class State:
+    """A released state of a run: enough to go on from, and safe to save or publish.
+
+    Attributes
+    ----------
+    step : int
+        Steps taken, and paid for.
+    w : ndarray
+        Iterate after that step, (outputs, d + fit_intercept), the intercept last.
+    total : ndarray
+        Sum of the iterates so far.
+    plan : str
+        Fingerprint of the plan.
+    """
+
+    step: int
+    w: Array
+    total: Array
+    plan: str
+
+    def to_json(self) -> str:
+        """Write as JSON; floats keep every bit."""
+        return json.dumps({"step": self.step, "w": self.w.tolist(), "total": self.total.tolist(), "plan": self.plan})
+
+    @staticmethod
+    def from_json(text: str) -> State:
+        """Read what `to_json` wrote."""
+        data = json.loads(text)
+        return State(int(data["step"]), np.array(data["w"], float), np.array(data["total"], float), str(data["plan"]))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run releases.
+
+    Attributes
+    ----------
+    w : ndarray
+        Coefficients, (d,) or (outputs, d), in the units of the data.
+    intercept : float, ndarray or None
+        None if no intercept was asked for.
+    path : ndarray
+        Coefficients after each step, (steps, ...); a released quantity.
+    privacy : PrivacyReport
+        What was spent.
+    state : State or None
+        Pass it as ``resume=`` to go on from here without paying twice.
+    """
+
+    w: Array
+    intercept: Any
+    path: Array = field(repr=False)
+    privacy: PrivacyReport = field(repr=False)
+    state: State | None = field(default=None, repr=False)
+
+
+Callback = Callable[[State], Any]
+
+
+def descend(
+    plan: Plan,
+    engine: InMemory,
+    noise: NoiseSource,
+    budget: Budget | None,
+    delta: float,
+    *,
+    method: str,
+    parameters: dict[str, Any],
+    start: ArrayLike | None = None,
+    resume: State | None = None,
+    callback: Callback | None = None,
+    progress: bool = False,
+) -> Result:
+    """Run a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+    engine : InMemory
+        The data.
+    noise : NoiseSource
+    budget : Budget or None
+        The promise; None only for plans that are not private.
+    delta : float
+        At which the report states epsilon.
+    method, parameters
+        For the report.
+    start : array_like, optional
+        First iterate, public; default zero. With an intercept it has the intercept last.
+    resume : State, optional
+        Go on from a saved state of the same plan.
+    callback : callable, optional
+        Called with the `State` after each step; a true answer stops the run.
+    progress : bool
+        Show a progress bar.
+
+    Raises
+    ------
+    OverBudgetError
+        If the plan costs more than the budget; before any data is read.
+    """
+    shape = _coefficient_shape(plan, engine, start)
+    size = shape[0] * shape[1]
+    plan.constraint.check(size - shape[0] * plan.fit_intercept)
+    events = plan.events(size)
+    if budget is not None and not budget.allows(events, plan.sampler.relation):
+        raise OverBudgetError(
+            f"the plan costs more than the budget {budget.describe()}: give more noise or fewer steps."
+        )
+    if budget is None and not any(isinstance(event, NotPrivate) for event in events):
+        raise OverBudgetError("a private plan needs a budget: give epsilon.")
+
+    digest = plan.digest(engine.n, shape)
+    state = _first_state(plan, shape, start, digest) if resume is None else _checked_state(resume, digest, shape)
+    path = []
+    with _progress(progress, plan.steps, state.step) as advance:
+        while state.step < plan.steps:
+            state = _step(plan, engine, noise.at(state.step + 1), state)
+            path.append(state.w)
+            advance()
+            if callback is not None and callback(state):
+                break
+
+    report = PrivacyReport.from_events(
+        plan.events(size, state.step),
+        delta,
+        seed=noise.seed if not noise.private else None,
+        method=method,
+        parameters=parameters,
+        n=engine.n,
+        relation=plan.sampler.relation,
+    )
+    final = state.w if plan.average == "last" or state.step == 0 else state.total / state.step
+    iterates = np.array(path).reshape(len(path), *shape)
+    w, intercept = _split(final, plan.fit_intercept)
+    return Result(w, intercept, _split(iterates, plan.fit_intercept)[0], report, state)
+
+
+def _step(plan: Plan, engine: InMemory, noise: NoiseSource, state: State) -> State:
+    """One step from a released state to the next."""
+    t, w = state.step + 1, state.w
+    gradient = plan.mean.release(engine, Gradients(plan.loss, w, plan.fit_intercept), plan.sampler, noise)
+    penalised = w.copy()
+    if plan.fit_intercept:
+        penalised[:, -1] = 0.0
+    w = w - plan.step_size(t) * (gradient + plan.alpha * penalised)
+    w = _project(plan, w)
+    return State(t, w, state.total + w, state.plan)
+
+
+def _project(plan: Plan, w: Array) -> Array:
+    """Project the coefficients, all outputs as one vector; the intercept is free. Overflow stays finite."""
+    w = np.clip(w, -1e150, 1e150)
+    coefficients = w[:, :-1] if plan.fit_intercept else w
+    projected = plan.constraint.project(coefficients.ravel()).reshape(coefficients.shape)
+    return np.hstack([projected, w[:, -1:]]) if plan.fit_intercept else projected
+
+
+def _coefficient_shape(plan: Plan, engine: InMemory, start: ArrayLike | None) -> tuple[int, int]:
+    """(outputs, d + fit_intercept); a per-row gradient takes its dimension from ``start`` if there is one."""
+    if isinstance(plan.loss, PerRow):
+        if plan.fit_intercept:
+            raise ValueError(
+                "fit_intercept=True is not accepted with PerRow: its gradient function owns every coefficient."
+            )
+        return 1, engine.columns if start is None else int(np.size(start))
+    return plan.loss.outputs, engine.columns + plan.fit_intercept
+
+
+def _first_state(plan: Plan, shape: tuple[int, int], start: ArrayLike | None, digest: str) -> State:
+    if start is None:
+        w = np.zeros(shape)
+    else:
+        w = np.array(start, dtype=np.float64)
+        if w.size != shape[0] * shape[1] or not np.all(np.isfinite(w)):
+            raise ValueError(f"start has shape {w.shape}: give {shape[0] * shape[1]} finite numbers, {shape}.")
+        w = w.reshape(shape)
+    return State(0, _project(plan, w), np.zeros(shape), digest)
+
+
+def _checked_state(state: State, digest: str, shape: tuple[int, int]) -> State:
+    if not isinstance(state, State):
+        raise TypeError(f"resume={state!r} is not accepted: give the state of an earlier result, result.state.")
+    if state.plan != digest or state.w.shape != shape:
+        raise ValueError(
+            "resume belongs to another run: give the same loss, parameters, epsilon and data size as before "
+            "(a state may only be continued by its own plan, or its price would be wrong)."
+        )
+    return state
+
+
+def _split(w: Array, fit_intercept: bool) -> tuple[Array, Any]:
+    """Separate coefficients and intercepts; a single output loses its axis."""
+    if w.shape[-2] == 1:
+        w = w[..., 0, :]
+    if not fit_intercept:
+        return w, None
+    intercept = w[..., -1]
+    return w[..., :-1], intercept if np.ndim(intercept) else float(intercept)
+
+
+@contextmanager
+def _progress(show: bool, steps: int, done: int) -> Iterator[Callable[[], None]]:
+    """Yield a function that advances a progress bar, or does nothing."""
+    if not show:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(TextColumn("private steps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("", total=steps, completed=done)
+        yield lambda: bar.advance(task)

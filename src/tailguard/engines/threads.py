@@ -1,0 +1,56 @@
+"""The threads that run kernels.
+
+Ordinary Python threads: kernels release the interpreter lock, so nothing more is needed, and unlike a compiled
+thread pool they survive `fork` and may be used from several threads at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from tailguard._checks import whole_number
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def thread_count(threads: int | None = None) -> int:
+    """Threads to use: the argument, else TAILGUARD_NUM_THREADS, else the cores this process may use."""
+    if threads is not None:
+        return whole_number("threads", threads)
+    setting = os.environ.get("TAILGUARD_NUM_THREADS", "")
+    if setting:
+        if not setting.isdecimal() or int(setting) < 1:
+            raise ValueError(f"TAILGUARD_NUM_THREADS={setting!r} is not accepted: give a whole number of at least 1.")
+        return int(setting)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def parallel_map(function: Callable[[Task], Answer], tasks: Iterable[Task], threads: int) -> list[Answer]:
+    """Apply the function to every task, in threads if there are several of both; answers in order."""
+    tasks = list(tasks)
+    if threads == 1 or len(tasks) < 2:
+        return [function(task) for task in tasks]
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(max_workers=max(32, threads), thread_name_prefix="tailguard")
+    # No more than `threads` tasks are given to the pool at a time: each runs its share of the list.
+    shares = [tasks[k::threads] for k in range(min(threads, len(tasks)))]
+    done = [_pool.submit(lambda share: [function(task) for task in share], share) for share in shares]
+    answers: list[list[Answer]] = [future.result() for future in done]
+    return [answers[k % len(shares)][k // len(shares)] for k in range(len(tasks))]
+
+
+def _forget_pool() -> None:
+    """Drop the pool in a forked child, which inherits the object but not its threads."""
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)

@@ -1,0 +1,217 @@
+"""Calibration: from a budget to the least noise that keeps it.
+
+The inverse of :mod:`tailguard.privacy.accounting`.  Every answer is checked with the same
+accountant that later prices the run, so what is calibrated here is never refused there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+from tailguard.privacy import _checks
+from tailguard.privacy.accounting import _TAIL_SHARE, GRID_PRICE, epsilon_of
+from tailguard.privacy.budget import Budget, OverBudgetError
+from tailguard.privacy.concentrated import zcdp_rho
+from tailguard.privacy.events import Gaussian, PoissonGaussian, Relation, check_relation
+from tailguard.privacy.gaussian import gdp_mu
+from tailguard.privacy.subsampled import Sampled, sampled_bound, sampled_replace_bound
+
+# The Poisson search stops when the answer is known to this relative width.
+_TOLERANCE = 1e-3
+# Room for the rounding of sums of shares and squares.
+_ROUNDING = 1e-12
+
+
+@lru_cache(maxsize=256)
+def total_mu(budget: Budget, samples: int = 0) -> float:
+    """Return the largest mu of all Gaussian releases together, with ``samples`` draws on a grid.
+
+    Parameters
+    ----------
+    budget : Budget
+        Of any form.
+    samples : int
+        Total number of discrete-Gaussian draws.
+
+    Returns
+    -------
+    float
+        mu, rounded down.
+
+    Notes
+    -----
+    **Formal guarantee.**  ``budget.allows([Gaussian(total_mu(budget, samples), samples=samples)])``.
+    """
+    samples = _checks.count("samples", samples, least=0)
+    if budget.epsilon is None or budget.delta is None or samples == 0:
+        mu = budget.mu * (1.0 - _ROUNDING)
+    else:
+        # Without the price of the grid, or by the exact theorem on discrete noise: the larger.
+        inflation = samples * GRID_PRICE
+        epsilon = budget.epsilon - 2.0 * inflation
+        delta = budget.delta * math.exp(-inflation) * (1.0 - 2.0 * _TAIL_SHARE)
+        candidates = [math.sqrt(2.0 * zcdp_rho(budget.epsilon, budget.delta)) * (1.0 - _ROUNDING)]
+        if epsilon > 0.0 and delta > 0.0:
+            candidates.append(gdp_mu(epsilon, delta) * (1.0 - _ROUNDING))
+        kept = [mu for mu in candidates if budget.allows([Gaussian(mu, samples=samples)])]
+        mu = max(kept, default=0.5 * min(candidates))
+    while not budget.allows([Gaussian(mu, samples=samples)]):
+        mu *= 1.0 - 1e-9
+    return mu
+
+
+def gaussian_mu(budget: Budget, releases: int, samples: int = 0) -> float:
+    """Return mu of each of several equal full-batch Gaussian releases.
+
+    Parameters
+    ----------
+    budget : Budget
+        Of any form.
+    releases : int
+        Number of releases T, chosen adaptively or not.
+    samples : int
+        Total number of discrete-Gaussian draws over all of them: T times the coordinates.
+
+    Returns
+    -------
+    float
+        mu such that noise of standard deviation sensitivity / mu in each keeps the budget.
+
+    Notes
+    -----
+    **Formal guarantee.**  ``budget.allows([Gaussian(mu, releases, samples)])``.
+    """
+    releases = _checks.count("releases", releases)
+    mu = total_mu(budget, samples) / math.sqrt(releases)
+    while not budget.allows([Gaussian(mu, releases, samples)]):
+        mu *= 1.0 - _ROUNDING
+    return mu
+
+
+@lru_cache(maxsize=256)
+def poisson_noise_multiplier(
+    budget: Budget,
+    rate: float,
+    steps: int,
+    samples: int = 0,
+    relation: Relation = "add-remove",
+) -> float:
+    """Return the noise multiplier of Poisson-sampled Gaussian releases.
+
+    Parameters
+    ----------
+    budget : Budget
+        In the form (epsilon, delta).
+    rate : float
+        Sampling probability in (0, 1].
+    steps : int
+        Number of releases.
+    samples : int
+        Total number of discrete-Gaussian draws over all the releases.
+    relation : {"add-remove", "replace-one"}
+        The neighbours of the promise.  For replace-one the add-remove curve is taken twice:
+        (ε, δ) → (2ε, (1 + e^ε) δ).
+
+    Returns
+    -------
+    float
+        Standard deviation over the **add-remove** sensitivity of the sum, at most 0.1 % above
+        the smallest that the accountant accepts.
+
+    Raises
+    ------
+    ValueError
+        For a budget in rho or mu: a sampled release is neither.
+
+    Notes
+    -----
+    **Formal guarantee.**  ``budget.allows([PoissonGaussian(rate, z, steps, samples)], relation)``.
+    The Rényi bound gives an end that is known to be safe in milliseconds; a secant in
+    (log z, log ε) then needs a few tight evaluations, and the safe end is returned.
+    """
+    if budget.epsilon is None or budget.delta is None:
+        raise ValueError(
+            f"budget must be in the form (epsilon, delta) for Poisson-sampled releases, "
+            f"which are neither rho-zCDP nor mu-GDP at a useful price; got {budget!r}"
+        )
+    rate = _checks.probability("rate", rate, one=True)
+    steps = _checks.count("steps", steps)
+    samples = _checks.count("samples", samples, least=0)
+    relation = check_relation(relation)
+    epsilon, delta = budget.epsilon, budget.delta
+    # What the grid leaves for continuous noise; the final check is on the whole.
+    net = epsilon - 2.0 * samples * GRID_PRICE
+    net_delta = delta * math.exp(-samples * GRID_PRICE) * (1.0 - 2.0 * _TAIL_SHARE)
+
+    def spent(z: float) -> float:
+        return epsilon_of([PoissonGaussian(rate, z, steps, samples)], delta, relation)
+
+    def quick(z: float) -> float:
+        bound = sampled_bound if relation == "add-remove" else sampled_replace_bound
+        return bound((Sampled(rate, z, steps),), net_delta)
+
+    if net <= 0.0 or net_delta <= 0.0:
+        raise OverBudgetError(
+            f"samples must cost less than epsilon={epsilon!r} in all; got {samples} draws at {2.0 * GRID_PRICE:g} each"
+        )
+    # No amplification is always safe, and the answer for a full batch.
+    safe = math.sqrt(steps) * (1.0 if relation == "add-remove" else 2.0) / total_mu(budget, samples)
+    if rate == 1.0:
+        while spent(safe) > epsilon:
+            safe *= 1.0 + 1e-9
+        return safe
+    while quick(safe) > net:
+        safe *= 1.0 + 1e-9
+    return _search(spent, quick, epsilon, _least(quick, net, safe))
+
+
+def _least(price: Callable[[float], float], target: float, start: float) -> float:
+    """Return about the least z with price(z) ≤ target, for a quick decreasing price safe at ``start``."""
+    safe = low = start
+    while price(low) <= target and low > 1e-3 * start:
+        safe, low = low, 0.5 * low
+    while safe > 1.0001 * low:
+        middle = math.sqrt(safe * low)
+        safe, low = (middle, low) if price(middle) <= target else (safe, middle)
+    return safe
+
+
+def _search(spent: Callable[[float], float], quick: Callable[[float], float], epsilon: float, safe: float) -> float:
+    """Return a z with spent(z) ≤ epsilon, within ``_TOLERANCE`` of the least, in few calls of ``spent``.
+
+    The tight price is the quick one times a slowly varying factor: guess from the quick one,
+    then follow straight lines in (log z, log ε) and step to the far side of the root, so
+    that the bracket closes from both ends.
+    """
+    at_safe = spent(safe)
+    while at_safe > epsilon:
+        safe *= 1.0 + _TOLERANCE
+        at_safe = spent(safe)
+    unsafe, at_unsafe = 0.0, math.inf
+    slope = 0.0  # of log ε in log z, from the last two prices
+    small = 1.0 + 0.3 * _TOLERANCE
+    for _ in range(30):
+        if unsafe == 0.0 and slope < 0.0:
+            guess = safe * max(0.5, (epsilon / at_safe) ** (1.0 / slope) / small)
+        elif unsafe == 0.0:
+            factor = epsilon / at_safe if at_safe > 0.0 else 2.0
+            guess = _least(quick, quick(safe) * factor, safe) / small
+        elif math.isfinite(at_unsafe) and at_safe > 0.0:
+            part = math.log(epsilon / at_safe) / math.log(at_unsafe / at_safe)
+            root = safe * (unsafe / safe) ** min(1.0, max(0.0, part))
+            guess = root * small if root * small**2 < safe else root / small
+        else:
+            guess = math.sqrt(safe * unsafe)
+        guess = min(max(guess, unsafe * small), safe / small)
+        value = spent(guess)
+        if 0.0 < at_safe < value < math.inf:
+            slope = math.log(value / at_safe) / math.log(guess / safe)
+        if value <= epsilon:
+            safe, at_safe = guess, value
+        else:
+            unsafe, at_unsafe = guess, value
+        if safe <= unsafe * (1.0 + _TOLERANCE):
+            break
+    return safe

@@ -1,0 +1,318 @@
+"""Events are data: what was released, never how it is priced.
+
+A mechanism that touches data leaves an :class:`Event`, a small frozen record of the
+parameters that decide its privacy.  Accountants price lists of events
+(:func:`tailguard.privacy.epsilon_of`) and refuse those that they do not know, so a new
+mechanism can never be counted as free by accident.
+
+======================  ==================================================  =============
+event                   one release of it                                   relation
+======================  ==================================================  =============
+:class:`Gaussian`       value + N(0, sd²), mu = sensitivity / sd            either
+:class:`PoissonGaussian`  the same on a Poisson sample of the rows          add-remove
+:class:`ZeroConcentrated`  anything that is rho-zCDP                        either
+:class:`ApproximateDP`  anything that is (epsilon, delta)-DP                either
+:class:`NotPrivate`     data left without protection                        none
+======================  ==================================================  =============
+
+Relations: two data sets are neighbours under *replace-one* if they have the same public
+number of rows and differ in one of them, and under *add-remove* if one is the other with
+one row more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from tailguard.privacy import _checks
+
+Relation = Literal["replace-one", "add-remove"]
+
+
+class UnknownEventError(TypeError):
+    """An event that no accountant of this package can price."""
+
+
+def check_relation(relation: object) -> Relation:
+    """Return ``relation`` if it is one of the two neighbouring relations."""
+    for known in get_args(Relation):
+        if relation == known:
+            return known
+    raise ValueError(f"relation must be one of {list(get_args(Relation))}; got {relation!r}")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One entry of a privacy ledger; see the subclasses.
+
+    Attributes
+    ----------
+    label : str
+        What the release was spent on, for people.
+    """
+
+    label: str = ""
+
+    @property
+    def releases(self) -> int:
+        """Number of releases that the event stands for."""
+        return int(getattr(self, "count", 1))
+
+    @property
+    def draws(self) -> int:
+        """Number of discrete-Gaussian draws that are priced as continuous ones."""
+        return int(getattr(self, "samples", 0))
+
+    def describe(self) -> str:
+        """Return one plain line about the mechanism."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as plain, JSON-ready data; infinities become ``"inf"``."""
+        fields = {key: "inf" if value == math.inf else value for key, value in asdict(self).items()}
+        return {"event": type(self).__name__, **fields}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Event:
+        """Rebuild an event from :meth:`to_dict`.
+
+        Raises
+        ------
+        UnknownEventError
+            If ``data["event"]`` names no event of this module.
+        """
+        fields = dict(data)
+        name = fields.pop("event", None)
+        kind = _KINDS.get(name) if isinstance(name, str) else None
+        if kind is None:
+            raise UnknownEventError(f"event must be one of {sorted(_KINDS)}; got {name!r}")
+        numbers = {k: math.inf if v == "inf" and k != "label" else v for k, v in fields.items()}
+        return kind(**numbers)
+
+
+def _times(count: int) -> str:
+    return "" if count == 1 else f" x {count}"
+
+
+@dataclass(frozen=True, init=False)
+class Gaussian(Event):
+    """Adaptive Gaussian releases on all rows.
+
+    ``count`` releases, each ``value + N(0, sd² I)`` with ``mu`` = (L2 sensitivity under
+    ``relation``) / sd.  Together they are ``sqrt(count) mu``-GDP.
+
+    Parameters
+    ----------
+    mu : float
+        Sensitivity over standard deviation of one release, in [0, inf].
+    count : int
+        Number of releases.
+    samples : int
+        Total number of discrete-Gaussian draws over all the releases (coordinates times
+        releases); 0 where the noise is exactly continuous or the price is paid elsewhere.
+    relation : {"replace-one", "add-remove"}
+        The neighbours that the sensitivity speaks of.
+    label : str
+        What it was spent on.
+    """
+
+    mu: float = 0.0
+    count: int = 1
+    samples: int = 0
+    relation: Relation = "replace-one"
+
+    def __init__(
+        self,
+        mu: float,
+        count: int = 1,
+        samples: int = 0,
+        relation: Relation = "replace-one",
+        label: str = "",
+    ) -> None:
+        _set(
+            self,
+            label=str(label),
+            mu=_checks.nonnegative("mu", mu),
+            count=_checks.count("count", count),
+            samples=_checks.count("samples", samples, least=0),
+            relation=check_relation(relation),
+        )
+
+    def describe(self) -> str:
+        """Return one plain line about the mechanism."""
+        return f"Gaussian, mu = {self.mu:.6g}{_times(self.count)}"
+
+
+@dataclass(frozen=True, init=False)
+class PoissonGaussian(Event):
+    """Gaussian releases on Poisson samples of the rows, under add-remove.
+
+    Each of ``count`` releases includes every row independently with probability ``rate``
+    and adds N(0, sd² I), ``noise_multiplier`` = sd / (L2 sensitivity under add-remove of
+    the *sum*; the divisor must be public, never the realised size of the sample).
+
+    Parameters
+    ----------
+    rate : float
+        Sampling probability in (0, 1].
+    noise_multiplier : float
+        Standard deviation over add-remove sensitivity, in [0, inf].
+    count : int
+        Number of releases.
+    samples : int
+        Total number of discrete-Gaussian draws over all the releases.
+    label : str
+        What it was spent on.
+    """
+
+    rate: float = 1.0
+    noise_multiplier: float = 0.0
+    count: int = 1
+    samples: int = 0
+
+    def __init__(self, rate: float, noise_multiplier: float, count: int = 1, samples: int = 0, label: str = "") -> None:
+        _set(
+            self,
+            label=str(label),
+            rate=_checks.probability("rate", rate, one=True),
+            noise_multiplier=_checks.nonnegative("noise_multiplier", noise_multiplier),
+            count=_checks.count("count", count),
+            samples=_checks.count("samples", samples, least=0),
+        )
+
+    @property
+    def relation(self) -> Relation:
+        """Poisson sampling hides whether a row is there: add-remove, always."""
+        return "add-remove"
+
+    def describe(self) -> str:
+        """Return one plain line about the mechanism."""
+        return (
+            f"Gaussian on a Poisson sample, rate = {self.rate:.6g}, "
+            f"noise multiplier = {self.noise_multiplier:.6g}{_times(self.count)}"
+        )
+
+
+@dataclass(frozen=True, init=False)
+class ZeroConcentrated(Event):
+    """``count`` adaptive releases, each rho-zCDP (Bun and Steinke 2016, Definition 1.1).
+
+    Parameters
+    ----------
+    rho : float
+        For all alpha > 1, the Rényi divergence of order alpha is at most ``alpha rho``.
+    count : int
+        Number of releases.
+    relation : {"replace-one", "add-remove"}
+        The neighbours that the guarantee speaks of.
+    label : str
+        What it was spent on.
+    """
+
+    rho: float = 0.0
+    count: int = 1
+    relation: Relation = "replace-one"
+
+    def __init__(self, rho: float, count: int = 1, relation: Relation = "replace-one", label: str = "") -> None:
+        _set(
+            self,
+            label=str(label),
+            rho=_checks.nonnegative("rho", rho),
+            count=_checks.count("count", count),
+            relation=check_relation(relation),
+        )
+
+    def describe(self) -> str:
+        """Return one plain line about the mechanism."""
+        return f"zero-concentrated, rho = {self.rho:.6g}{_times(self.count)}"
+
+
+@dataclass(frozen=True, init=False)
+class ApproximateDP(Event):
+    """``count`` adaptive releases, each (epsilon, delta)-differentially private.
+
+    Parameters
+    ----------
+    epsilon : float
+        In [0, inf].
+    delta : float
+        In [0, 1); 0 for pure differential privacy.
+    count : int
+        Number of releases.
+    relation : {"replace-one", "add-remove"}
+        The neighbours that the guarantee speaks of.
+    label : str
+        What it was spent on.
+    """
+
+    epsilon: float = 0.0
+    delta: float = 0.0
+    count: int = 1
+    relation: Relation = "replace-one"
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        count: int = 1,
+        relation: Relation = "replace-one",
+        label: str = "",
+    ) -> None:
+        _set(
+            self,
+            label=str(label),
+            epsilon=_checks.nonnegative("epsilon", epsilon),
+            delta=_checks.probability("delta", delta, zero=True),
+            count=_checks.count("count", count),
+            relation=check_relation(relation),
+        )
+
+    def describe(self) -> str:
+        """Return one plain line about the mechanism."""
+        return f"({self.epsilon:.6g}, {self.delta:.6g})-DP{_times(self.count)}"
+
+
+@dataclass(frozen=True, init=False)
+class NotPrivate(Event):
+    """Data left without protection: priced at epsilon = inf under any relation.
+
+    Parameters
+    ----------
+    reason : str
+        Why, in words that the report prints.
+    label : str
+        What it was spent on.
+    """
+
+    reason: str = ""
+
+    def __init__(self, reason: str, label: str = "") -> None:
+        _set(self, label=str(label), reason=str(reason))
+
+    def describe(self) -> str:
+        """Return one plain line about the mechanism."""
+        return f"not private: {self.reason}"
+
+
+def _set(event: Event, **values: object) -> None:
+    """Fill the fields of a frozen event, once, from its ``__init__``."""
+    for name, value in values.items():
+        object.__setattr__(event, name, value)
+
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Gaussian, PoissonGaussian, ZeroConcentrated, ApproximateDP, NotPrivate)
+}
+
+
+def common_relation(events: Iterable[Event]) -> Relation:
+    """Return the relation under which a list of events is priced by default.
+
+    The common relation of the events where they agree.  Where they do not, replace-one:
+    an add-remove guarantee implies one for replace-one (at a price), never the reverse.
+    """
+    relations = {event.relation for event in events if hasattr(event, "relation")}
+    return "add-remove" if relations == {"add-remove"} else "replace-one"

@@ -1,0 +1,300 @@
+"""The report: what the user is told, in one sentence, one table and one JSON object.
+
+A report holds public facts only: parameters, events and their price.  A run whose noise came
+from a seed keeps its numbers, as what *would be* promised, and says that it is not private.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any
+
+import numpy as np
+
+from tailguard.privacy.accounting import epsilon_of, known_events
+from tailguard.privacy.events import (
+    Event,
+    Gaussian,
+    NotPrivate,
+    Relation,
+    ZeroConcentrated,
+    common_relation,
+)
+
+_NEIGHBOURS = {"replace-one": "is replaced", "add-remove": "is added or removed"}
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """What was released about the data, and what that costs.
+
+    Build one with :meth:`from_events`; add reports on the same data with ``+``.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The guarantee; epsilon is inf where there is none.
+    relation : {"replace-one", "add-remove"}
+        The neighbours that it speaks of.
+    events : tuple of Event
+        Everything that was released.
+    private : bool
+        Whether the guarantee holds: finite epsilon and noise that nobody can predict.
+    reasons : tuple of str
+        Why not, where it does not.
+    method : str
+        Name of the algorithm.
+    parameters : dict
+        Its public parameters.
+    n_rows : int or None
+        Public number of rows.
+    budget : str
+        The promise that was made beforehand, in words.
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    events: tuple[Event, ...]
+    private: bool
+    reasons: tuple[str, ...] = ()
+    method: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict, hash=False)
+    n_rows: int | None = None
+    budget: str = ""
+
+    @classmethod
+    def from_events(
+        cls,
+        events: Iterable[Event],
+        delta: float,
+        *,
+        seed: int | None = None,
+        method: str = "",
+        parameters: Mapping[str, Any] | None = None,
+        n: int | None = None,
+        relation: Relation | None = None,
+        budget: object = None,
+    ) -> PrivacyReport:
+        """Price events and say what follows.
+
+        Parameters
+        ----------
+        events : iterable of Event
+            Everything that was released.
+        delta : float
+            In (0, 1).
+        seed : int, optional
+            The seed of the noise; any seed makes the run not private.
+        method : str
+            Name of the algorithm.
+        parameters : mapping, optional
+            Public parameters; kept as JSON-ready data.
+        n : int, optional
+            Public number of rows.
+        relation : {"replace-one", "add-remove"}, optional
+            As in :func:`epsilon_of`.
+        budget : Budget or str, optional
+            The promise that was made beforehand.
+        """
+        known = tuple(known_events(events))
+        relation = common_relation(known) if relation is None else relation
+        epsilon = epsilon_of(known, delta, relation)
+        reasons = [event.reason for event in known if isinstance(event, NotPrivate)]
+        if seed is not None:
+            reasons.append(f"seeded: the noise can be computed again from seed {seed}")
+        if math.isinf(epsilon) and not reasons:
+            reasons.append("no finite epsilon is known for these events at this delta")
+        describe = getattr(budget, "describe", None)
+        return cls(
+            epsilon=epsilon,
+            delta=float(delta),
+            relation=relation,
+            events=known,
+            private=not reasons,
+            reasons=tuple(dict.fromkeys(reasons)),
+            method=method,
+            parameters={str(key): _plain(value) for key, value in (parameters or {}).items()},
+            n_rows=None if n is None else int(n),
+            budget=describe() if callable(describe) else str(budget or ""),
+        )
+
+    @staticmethod
+    def combine(*reports: PrivacyReport) -> PrivacyReport:
+        """Return the total over several fits on the same data.
+
+        The events are put together and priced at the sum of the deltas; epsilon is never
+        more than the sum of the epsilons (basic composition), where all speak of one relation.
+
+        Raises
+        ------
+        ValueError
+            For no reports, for different numbers of rows, or if the deltas add up to 1 or more.
+        """
+        if not reports:
+            raise ValueError("reports must have at least one entry; got none")
+        if len(reports) == 1:
+            return reports[0]
+        rows = {report.n_rows for report in reports if report.n_rows is not None}
+        if len(rows) > 1:
+            raise ValueError(f"reports must be on the same data; got numbers of rows {sorted(rows)}")
+        delta = math.fsum(report.delta for report in reports)
+        if delta >= 1.0:
+            raise ValueError(f"the deltas of the reports must add up to less than 1; got {delta!r}")
+        events = tuple(event for report in reports for event in report.events)
+        relations = {report.relation for report in reports}
+        relation: Relation = relations.pop() if len(relations) == 1 else "replace-one"
+        epsilon = epsilon_of(events, delta, relation)
+        if all(report.relation == relation for report in reports):
+            epsilon = min(epsilon, math.fsum(report.epsilon for report in reports))
+        reasons = tuple(dict.fromkeys(reason for report in reports for reason in report.reasons))
+        if math.isinf(epsilon) and not reasons:
+            reasons = ("no finite epsilon is known for these events at this delta",)
+        return PrivacyReport(
+            epsilon=epsilon,
+            delta=delta,
+            relation=relation,
+            events=events,
+            private=not reasons,
+            reasons=reasons,
+            method=" + ".join(dict.fromkeys(part for report in reports for part in report.method.split(" + ") if part)),
+            n_rows=rows.pop() if rows else None,
+            budget=" + ".join(report.budget for report in reports if report.budget),
+        )
+
+    def __add__(self, other: PrivacyReport) -> PrivacyReport:
+        if not isinstance(other, PrivacyReport):
+            return NotImplemented
+        return PrivacyReport.combine(self, other)
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee in one plain sentence."""
+        rows = "rows" if self.n_rows is None else f"{self.n_rows} rows"
+        would = "" if self.private else "would be "
+        text = (
+            f"{would}({_up(self.epsilon)}, {_up(self.delta)})-differentially private "
+            f"when one of the {rows} {_NEIGHBOURS[self.relation]}"
+        )
+        if self.private:
+            return text
+        reasons = "; ".join(self.reasons)
+        if math.isinf(self.epsilon):
+            return f"not private: {reasons}"
+        return f"not private: {reasons} ({text} with unpredictable noise)"
+
+    def __str__(self) -> str:
+        lines = [self.guarantee]
+        lines += [f"{name}: {value}" for name, value in self._facts()]
+        table = self._table()
+        if len(table) > 1:
+            widths = [max(len(row[i]) for row in table) for i in range(3)]
+            lines.append("")
+            lines += [
+                "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+            ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return a self-contained HTML fragment; everything in it is escaped."""
+
+        def cells(row: tuple[str, ...], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+        facts = "".join(cells(row, "td") for row in self._facts())
+        head, *rows = self._table()
+        events = cells(head, "th") + "".join(cells(row, "td") for row in rows)
+        return (
+            f'<div class="tailguard-report"><p><strong>{html.escape(self.guarantee)}</strong></p>'
+            f"<table>{facts}</table><table>{events}</table></div>"
+        )
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [("method", self.method), ("budget", self.budget)]
+        facts += [(name, str(value)) for name, value in self.parameters.items()]
+        return [(name, value) for name, value in facts if value]
+
+    def _table(self) -> list[tuple[str, str, str]]:
+        """Return the events as rows: label, share of the budget, mechanism."""
+        weights = [_weight(event) for event in self.events]
+        total = math.fsum(weight for weight in weights if weight is not None)
+        comparable = None not in weights and 0.0 < total < math.inf
+        table = [("spent on", "share", "mechanism")]
+        for event, weight in zip(self.events, weights, strict=True):
+            share = f"{100.0 * weight / total:.1f} %" if comparable and weight is not None else "-"
+            table.append((event.label or "-", share, event.describe()))
+        return table
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain, JSON-ready data; infinities become ``"inf"``."""
+        return {
+            "epsilon": _plain(self.epsilon),
+            "delta": self.delta,
+            "relation": self.relation,
+            "events": [event.to_dict() for event in self.events],
+            "private": self.private,
+            "reasons": list(self.reasons),
+            "method": self.method,
+            "parameters": {name: _plain(value) for name, value in self.parameters.items()},
+            "n_rows": self.n_rows,
+            "budget": self.budget,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PrivacyReport:
+        """Rebuild a report from :meth:`to_dict`."""
+        fields = dict(data)
+        fields["epsilon"] = float(fields["epsilon"])
+        fields["events"] = tuple(Event.from_dict(event) for event in fields["events"])
+        fields["reasons"] = tuple(fields["reasons"])
+        return cls(**fields)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the report as valid JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyReport:
+        """Rebuild a report from :meth:`to_json`."""
+        return cls.from_dict(json.loads(text))
+
+
+def _weight(event: Event) -> float | None:
+    """Return what events of one family can be compared by: rho."""
+    if isinstance(event, Gaussian):
+        return event.count * 0.5 * event.mu * event.mu
+    if isinstance(event, ZeroConcentrated):
+        return event.count * event.rho
+    return None
+
+
+def _up(value: float) -> str:
+    """Return a number to four digits, rounded up: a printed guarantee must hold."""
+    if math.isinf(value):
+        return "inf"
+    # A last digit beyond 1e-9 relative is the rounding of the accountant, not a loss.
+    rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(Decimal(value) * (1 - Decimal("1e-9")))
+    mantissa, _, exponent = f"{float(rounded):g}".partition("e")
+    return mantissa if not exponent else f"{mantissa}e{int(exponent)}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON-ready data."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    return repr(value)
