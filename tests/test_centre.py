@@ -130,6 +130,25 @@ def test_two_lumps_flip_and_shift_stays_within_the_score():
                 assert abs(math.log(s / t)) <= 0.1 + math.log1p(1 / q)
 
 
+def two_ends_and_a_middle(m, q, d):
+    """Neighbours whose centre jumps from one end to the other, over the q answers in the middle."""
+    t0 = (m + 1) // 2 + 1
+    one = np.zeros((m, d))
+    one[: t0 - q, 0] = -1.0
+    one[t0 - q : m - q, 0] = 1.0
+    other = one.copy()
+    other[t0 - q - 1, 0] = 1.0
+    return one, other
+
+
+def test_shift_bound_is_reached():
+    p = centre_parameters(1.0, 1e-5, 10)
+    one, other = two_ends_and_a_middle(p.smallest_m, p.q, 10)
+    i, s = module._centre_and_score(one, 2.0, p.q, p.decay)
+    k, t = module._centre_and_score(other, 2.0, p.q, p.decay)
+    assert np.linalg.norm(one[i] - other[k]) == pytest.approx(s, rel=1e-8) == pytest.approx(t, rel=1e-8)
+
+
 def hockey_stick_by_quadrature(epsilon, d, gamma, beta, wide_first):
     """Independent oracle: integrate over x1; the other coordinates give a central chi-square (d >= 2)."""
     mp = mpmath.mp.clone()
@@ -308,24 +327,18 @@ def log_likelihood_ratios(one, other, diameter, parameters, runs, inflate=1.0):
 
 
 def test_audit_on_worst_case_neighbours():
-    """20,000 runs a side: 99 % lower bound below epsilon, and a release with a thirtieth of the noise is caught."""
+    """20,000 runs a side: 99 % lower bound below epsilon, and a release with a sixth of the noise is caught."""
     p = centre_parameters(1.0, 1e-5, 10)
     m = p.smallest_m
     t0 = (m + 1) // 2 + 1
-    lumps = np.zeros((m, 10))
-    lumps[: m // 2, 0] = 1.0  # equal lumps: one block decides the majority, the centre jumps
-    flipped = lumps.copy()
-    flipped[0, 0] = 0.0
-    flipped_back = lumps.copy()
-    flipped_back[-1, 0] = 1.0
+    jump = two_ends_and_a_middle(m, p.q, 10)
     few = np.zeros((m, 10))
-    few[: (m - t0) // 2, 0] = 1.0  # the score is diameter e^{-decay k}: one more outlier scales it by e^decay
+    few[: (m - t0) // 2, 0] = 1.0  # the score is 2 diameter e^{-decay k}: one more outlier scales it by e^decay
     more = few.copy()
     more[(m - t0) // 2, 0] = 1.0
-    for one, other in ((flipped_back, lumps), (flipped, lumps), (few, more)):
-        assert (one != other).any(axis=1).sum() == 1
-        assert epsilon_lower_bound(*log_likelihood_ratios(one, other, 1.0, p, 20_000), p.delta) < p.epsilon
-    wrong = log_likelihood_ratios(flipped, lumps, 1.0, p, 20_000, inflate=30.0)
+    for one, other in (jump, (few, more)):
+        assert epsilon_lower_bound(*log_likelihood_ratios(one, other, 2.0, p, 20_000), p.delta) < p.epsilon
+    wrong = log_likelihood_ratios(*jump, 2.0, p, 20_000, inflate=6.0)
     assert epsilon_lower_bound(*wrong, p.delta) > p.epsilon
 
 

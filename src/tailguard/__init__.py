@@ -1,6 +1,7 @@
 """Differentially private learning on data with heavy tails."""
 
 from tailguard import algorithms, constraints, losses
+from tailguard.api import minimize, private_mean
 from tailguard.privacy import Budget, OverBudgetError, PrivacyReport
 from tailguard.truncation import psi, psi_bound
 
@@ -13,6 +14,8 @@ __all__ = [
     "algorithms",
     "constraints",
     "losses",
+    "minimize",
+    "private_mean",
     "psi",
     "psi_bound",
 ]

@@ -5,6 +5,7 @@ function              mean of the per-row gradients               noise        r
 ====================  ==========================================  ===========  ================
 `algorithm4`          every coordinate through psi_beta           Gaussian     all, or Poisson
 `robust_gd`           the same                                    none         all, or Poisson
+`algorithm3`          trimmed mean of every coordinate (`algorithm2`) arsinh-normal  all
 `clipped_gd`          L2 clipping (DP-GD; DP-SGD with a batch)    Gaussian     all, or Poisson
 ====================  ==========================================  ===========  ================
 
@@ -16,23 +17,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, Unpack
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tailguard._checks import data_matrix, data_vector, instance_of, one_of, positive, real_number, whole_number
+from tailguard.blocks import block_minimisers
 from tailguard.constraints import Constraint, Unconstrained
-from tailguard.descent import Average, Callback, Mean, Plan, Result, State, descend
+from tailguard.descent import Average, Callback, Plan, Result, State, descend, progress_bar
 from tailguard.engines.memory import InMemory
+from tailguard.engines.threads import thread_count
 from tailguard.losses import Loss, PerRow
+from tailguard.mean import Mean, MeanResult, MeanTable, promise
+from tailguard.means.block_median import block_median, median_parameters
+from tailguard.means.centre import CentreParameters, centre_of_attention, centre_parameters, check_blocks
 from tailguard.means.gaussian import GaussianMean
-from tailguard.privacy import Budget, Relation, check_delta, default_delta, exact_rate, noise_source
+from tailguard.means.trimmed import TrimmedMean
+from tailguard.privacy import (
+    ApproximateDP,
+    Budget,
+    Event,
+    OverBudgetError,
+    PrivacyReport,
+    Relation,
+    ZeroConcentrated,
+    exact_rate,
+    noise_source,
+)
+from tailguard.privacy.arsinh_normal import arsinh_parameters, printed_parameters
 from tailguard.sampling import FullBatch, PoissonSample, Sampler
 from tailguard.schedules import StepSize, schedule
 from tailguard.truncation import L2Clip, Smoothed
-from tailguard.truncation.smoothing import BETA_RANGE
 
 
 class RunOptions(TypedDict, total=False):
@@ -145,28 +162,17 @@ def algorithm4(
         With ``w``, ``path`` and ``privacy``.
     """
     one_of("setting", setting, ("improved", "paper"))
-    log_failure = math.log(1.0 / real_number("failure", failure, 1e-300, 0.9))
     problem = _Problem.of(loss, X, y, epsilon, delta, steps, batch_size, options)
-    if v is None and scale is None:
-        raise ValueError("v=None is not accepted without a scale: give v, a bound on the second moment, or scale.")
-    moment = None if v is None else positive("v", v)
-    rows = problem.sampler.divisor(problem.n)
-    if beta is None:
-        beta = log_failure if setting == "paper" else math.sqrt(2.0 * log_failure)
-        beta = min(max(beta, BETA_RANGE[0]), BETA_RANGE[1])
+    sampler, n = problem.sampler, problem.n
     multiplier = problem.calibrate()
-    if scale is None:
-        assert moment is not None
-        if setting == "paper":
-            scale = math.sqrt(rows * moment / (2.0 * log_failure))
-        else:
-            scale = _best_scale(problem, moment, beta, multiplier)
-    truncation = Smoothed(scale, beta)
-    if setting == "paper" and batch_size is None and moment is not None:
-        multiplier = _printed_multiplier(problem, truncation, moment, log_failure)
-    mean = GaussianMean(truncation, multiplier)
-    facts = {"setting": setting, "v": v, "failure": failure, "scale": scale, "beta": beta}
-    return problem.run("algorithm4", mean, schedule(step_size), facts)
+    if setting == "improved":
+        truncation = best_smoothing(n, problem.coordinates, sampler, multiplier, v, failure, scale, beta)
+    else:
+        truncation = paper_smoothing(sampler.divisor(n), v, failure, scale, beta)
+        if batch_size is None and v is not None:
+            multiplier = _printed_multiplier(problem, truncation, v, failure)
+    facts = {"setting": setting, "v": v, "failure": failure, "scale": truncation.scale, "beta": truncation.beta}
+    return problem.run("algorithm4", GaussianMean(truncation, multiplier), schedule(step_size), facts)
 
 
 def robust_gd(
@@ -195,16 +201,10 @@ def robust_gd(
     Result
         Its report says that nothing is promised.
     """
-    log_failure = math.log(1.0 / real_number("failure", failure, 1e-300, 0.9))
     problem = _Problem.of(loss, X, y, None, None, steps, batch_size, options)
-    if scale is None:
-        if v is None:
-            raise ValueError("v=None is not accepted without a scale: give v, a bound on the second moment, or scale.")
-        scale = math.sqrt(problem.sampler.divisor(problem.n) * positive("v", v) / (2.0 * log_failure))
-    if beta is None:
-        beta = min(max(log_failure, BETA_RANGE[0]), BETA_RANGE[1])
-    facts = {"v": v, "failure": failure, "scale": scale, "beta": beta}
-    return problem.run("robust_gd", GaussianMean(Smoothed(scale, beta), 0.0), schedule(step_size), facts)
+    truncation = paper_smoothing(problem.sampler.divisor(problem.n), v, failure, scale, beta)
+    facts = {"v": v, "failure": failure, "scale": truncation.scale, "beta": truncation.beta}
+    return problem.run("robust_gd", GaussianMean(truncation, 0.0), schedule(step_size), facts)
 
 
 def clipped_gd(
@@ -238,6 +238,246 @@ def clipped_gd(
     problem = _Problem.of(loss, X, y, epsilon, delta, steps, batch_size, options)
     mean = GaussianMean(truncation, problem.calibrate())
     return problem.run("clipped_gd", mean, schedule(step_size), {"clip": clip})
+
+
+def algorithm3(
+    loss: Loss,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    epsilon: float | Budget,
+    delta: float | None = None,
+    a: float,
+    b: float,
+    m: int | None = None,
+    steps: int = 20,
+    step_size: StepSize = 0.01,
+    setting: Literal["improved", "paper", "printed"] = "improved",
+    spread: float | None = None,
+    **options: Unpack[RunOptions],
+) -> Result:
+    r"""Algorithm 3 of the paper: heavy-tailed private descent with a known range of the mean.
+
+    Every coordinate of the gradient is a trimmed mean with smooth sensitivity (`algorithm2`). Suits gradients that are
+    near symmetric: see `tailguard.means.trimmed` for the bias of trimming.
+
+    Parameters
+    ----------
+    loss, X, y, epsilon, delta, steps, step_size, **options
+        As in `algorithm4`; mini-batches are not offered, smooth sensitivity needs every row. The paper steps by 0.01.
+    a, b : float
+        Public range of the mean of every coordinate of the gradient, the paper's kappa = b - a.
+    m : int, optional
+        Values trimmed at each end; default 5 % of the rows, as in the paper.
+    setting : {"improved", "paper", "printed"}, default="improved"
+        "improved" certifies the quietest noise for the budget. "paper" takes the printed ``t = eps^2/16``, ``s =
+        eps/4`` with a valid smooth bound: private, but thousands of times noisier. "printed" also takes the printed
+        noise scale and is
+        **not private**; for the paper's experiments only.
+    spread : float, optional
+        Public guess of the spread of the gradient's coordinates, for accuracy only; default ``b - a``.
+
+    Returns
+    -------
+    Result
+        With ``w``, ``path`` and ``privacy``.
+    """
+    one_of("setting", setting, ("improved", "paper", "printed"))
+    problem = _Problem.of(loss, X, y, epsilon, delta, steps, None, options)
+    if problem.sampler.relation != "replace-one":
+        raise ValueError("relation='add-remove' is not accepted: the smooth sensitivity is that of replaced rows.")
+    mean = _trimmed_mean(problem.budget, problem.n, steps * problem.coordinates, a, b, m, setting, spread)
+    facts = {"setting": setting, "a": mean.lower, "b": mean.upper, "m": mean.trim, "spread": spread}
+    if mean.printed:
+        problem = replace(problem, budget=None)
+    return problem.run("algorithm3", mean, schedule(step_size), facts)
+
+
+def algorithm2(
+    x: ArrayLike,
+    *,
+    epsilon: float | Budget | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    a: float,
+    b: float,
+    m: int | None = None,
+    setting: Literal["improved", "paper", "printed"] = "improved",
+    spread: float | None = None,
+    allow_large_delta: bool = False,
+    random_state: Any = None,
+    threads: int | None = None,
+) -> MeanResult:
+    """Algorithm 2 of the paper: the private trimmed mean of a column, or of every column of a matrix.
+
+    Parameters
+    ----------
+    x : array_like of shape (n,) or (n, d)
+        Any values.
+    epsilon, delta
+        The promise; or ``rho`` for zero-concentrated differential privacy.
+    rho : float, optional
+        In place of epsilon and delta.
+    a, b, m, setting, spread, allow_large_delta, random_state, threads
+        As in `algorithm3`.
+
+    Returns
+    -------
+    MeanResult
+        With ``value`` and ``privacy``.
+    """
+    one_of("setting", setting, ("improved", "paper", "printed"))
+    if (rho is None) == (epsilon is None):
+        raise ValueError("give exactly one of epsilon and rho.")
+    table = MeanTable.of(x, Budget(rho=rho) if epsilon is None else epsilon, delta, allow_large_delta, threads)
+    mean = _trimmed_mean(table.budget, table.n, table.coordinates, a, b, m, setting, spread)
+    facts = {"setting": setting, "a": mean.lower, "b": mean.upper, "m": mean.trim, "spread": spread}
+    return table.release("algorithm2", mean, FullBatch(), noise_source(random_state), facts)
+
+
+def _trimmed_mean(
+    budget: Budget | None,
+    n: int,
+    releases: int,
+    a: float,
+    b: float,
+    m: int | None,
+    setting: str,
+    spread: float | None,
+) -> TrimmedMean:
+    """Spend an equal share of the budget on each of ``releases`` coordinates."""
+    assert budget is not None
+    a = real_number("a", a, -1e100, 1e100)
+    b = real_number("b", b, a, 1e100, open_low=True, hint="It is the upper end of the range of the mean.")
+    m = n // 20 if m is None else whole_number("m", m, 0)
+    if 2 * m >= n:
+        raise ValueError(f"m={m} is not accepted with {n} rows: give m < n/2.")
+    spread = b - a if spread is None else positive("spread", spread)
+    if setting == "improved":
+        parameters = arsinh_parameters(budget.rho / releases, m, n - 2 * m, b - a, spread)
+        return TrimmedMean(a, b, m, parameters)
+    if budget.epsilon is None or budget.delta is None:
+        raise ValueError(f"setting={setting!r} is not accepted with a budget in rho or mu: give epsilon and delta.")
+    log_delta = 2.0 * math.log(1.0 / budget.delta)
+    concentrated = math.sqrt(log_delta + 2.0 * budget.epsilon) - math.sqrt(log_delta)
+    parameters = printed_parameters(concentrated / math.sqrt(releases))
+    return TrimmedMean(a, b, m, parameters, printed=setting == "printed")
+
+
+def algorithm1(
+    loss: Loss,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    epsilon: float | Budget,
+    delta: float | None = None,
+    blocks: int | None = None,
+    constraint: Constraint,
+    aggregator: Literal["median", "center"] = "median",
+    alpha: float = 0.0,
+    allow_large_delta: bool = False,
+    progress: bool = False,
+    random_state: Any = None,
+    threads: int | None = None,
+) -> Result:
+    r"""Algorithm 1 of the paper: sample and aggregate.
+
+    The rows are split into disjoint blocks at random, every block is solved exactly, and the answers are aggregated
+    privately.
+
+    Parameters
+    ----------
+    loss : Loss
+        Any but `PerRow`, which has no value to minimise.
+    X, y, epsilon, delta
+        As in `algorithm4`. Add a column of ones to X for an intercept.
+    blocks : int, optional
+        Number of disjoint blocks, the paper's m. Default: as many as leave ``10 d`` rows in each, at most 1000, but
+        no fewer than the centre of attention needs.
+    constraint : Constraint
+        The bounded set W: its diameter is public and every block's answer is projected onto it.
+    aggregator : {"median", "center"}, default="median"
+        "median", recommended: an exponential-mechanism median of every coordinate over the smallest box around W.
+        "center": the paper's centre of attention (Nissim, Raskhodnikova and Smith 2007), which needs many blocks and
+        adds much noise.
+    alpha : float, default=0
+        L2 penalty of every block.
+    allow_large_delta, progress, random_state, threads
+        As in `RunOptions`.
+
+    Returns
+    -------
+    Result
+        ``path`` holds the one released vector.
+
+    Raises
+    ------
+    TooFewBlocksError
+        If the centre of attention cannot work; names the smallest number of blocks and of rows, and the largest d,
+        that would.
+    """
+    one_of("aggregator", aggregator, ("median", "center"))
+    constraint = instance_of("constraint", constraint, Constraint, "tailguard.constraints.L2Ball(10.0)")
+    options: RunOptions = {"allow_large_delta": allow_large_delta, "random_state": random_state, "threads": threads}
+    problem = _Problem.of(loss, X, y, epsilon, delta, 1, None, options)
+    if isinstance(loss, PerRow):
+        raise ValueError(
+            "loss=PerRow(...) is not accepted: the blocks are minimised exactly and need the loss's value."
+        )
+    n, p, budget = problem.n, problem.coordinates, problem.budget
+    assert budget is not None
+    alpha = real_number("alpha", alpha, 0.0, 1e100)
+    constraint.check(p)
+    diameter = constraint.diameter(p)
+    if not math.isfinite(diameter):
+        raise ValueError(
+            f"constraint={constraint!r} is not accepted: Algorithm 1 needs a bounded set, such as L2Ball(10.0)."
+        )
+    center, median = None, None
+    event: Event
+    if aggregator == "median":
+        median = median_parameters(budget.rho, p)
+        event = ZeroConcentrated(median.rho, label="median of the blocks")
+    elif budget.epsilon is None or budget.delta is None:
+        raise ValueError("aggregator='center' is not accepted with a budget in rho or mu: give epsilon and delta.")
+    else:
+        center = centre_parameters(budget.epsilon, budget.delta, p)
+        event = ApproximateDP(center.epsilon, center.delta, label="centre of the blocks")
+    if not budget.allows([event]):
+        raise OverBudgetError(f"the plan costs more than the budget {budget.describe()}.")
+    if blocks is None:
+        blocks = max(1, min(1000, n // (10 * problem.engine.columns)), center.smallest_m if center else 1)
+    blocks = whole_number("blocks", blocks, 1)
+    if blocks > n:
+        raise ValueError(f"blocks={blocks} is not accepted with {n} rows: give at most one block per row.")
+    if center is not None:
+        check_blocks(blocks, center, rows_per_block=n // blocks)
+
+    noise = noise_source(random_state)
+    with progress_bar(progress, "blocks", blocks) as advance:
+        answers = block_minimisers(
+            loss,
+            problem.engine.X,
+            cast(NDArray[Any], problem.engine.y),
+            noise.at(0).permutation(n),
+            blocks,
+            constraint,
+            alpha,
+            thread_count(threads),
+            advance,
+        )
+    lo, hi = constraint.bounds(p)
+    if median is not None:
+        w = block_median(answers, lo, hi, median.eps0, noise.at(1))
+    else:
+        w = centre_of_attention(answers, diameter, cast(CentreParameters, center), noise.at(1), anchor=(lo + hi) / 2.0)
+    w = constraint.project(w).reshape(loss.outputs, -1)
+    w = w[0] if loss.outputs == 1 else w
+    facts = {"aggregator": aggregator, "blocks": blocks, "constraint": repr(constraint), "loss": repr(loss)}
+    report = PrivacyReport.from_events(
+        (event,), problem.delta, seed=None if noise.private else noise.seed, method="algorithm1", parameters=facts, n=n
+    )
+    return Result(w, None, w[None], report)
 
 
 @dataclass(frozen=True)
@@ -323,20 +563,6 @@ class _Problem:
         )
 
 
-def promise(
-    epsilon: float | Budget | None, delta: float | None, n: int, allow_large_delta: bool
-) -> tuple[Budget | None, float]:
-    """Return the budget that the arguments mean and the delta at which it is reported."""
-    if isinstance(epsilon, Budget):
-        if delta is not None:
-            raise ValueError(f"delta={delta!r} is not accepted beside a Budget: put it into the Budget.")
-        if epsilon.delta is not None:
-            check_delta(epsilon.delta, n, allow_large_delta)
-        return epsilon, default_delta(n) if epsilon.delta is None else epsilon.delta
-    delta = default_delta(n) if delta is None else check_delta(delta, n, allow_large_delta)
-    return (None if epsilon is None else Budget(epsilon, delta)), delta
-
-
 def _sampler(batch_size: float | None, n: int, relation: Relation | None) -> Sampler:
     """Full batch, or a Poisson sample of the given expected size."""
     if relation is not None:
@@ -349,17 +575,51 @@ def _sampler(batch_size: float | None, n: int, relation: Relation | None) -> Sam
     return PoissonSample(exact_rate(size / n), relation or "add-remove")
 
 
-def _best_scale(problem: _Problem, v: float, beta: float, multiplier: float) -> float:
-    r"""Return the scale at which the bound on the bias, ``c v / s``, equals the privacy noise, ``kappa K s``.
+def paper_smoothing(rows: float, v: float | None, failure: float, scale: float | None, beta: float | None) -> Smoothed:
+    """Return the printed truncation, ``s = sqrt(n v / (2 log 1/delta'))`` and ``beta = log 1/delta'``, or what is given."""
+    log_failure = _log_failure(failure)
+    moment = _moment(v, scale)
+    return Smoothed(
+        math.sqrt(rows * moment / (2.0 * log_failure)) if scale is None else scale,
+        log_failure if beta is None else beta,
+    )
 
-    With K the noise of a mean of rows in [-1, 1], the sum of the two is least at ``s = sqrt(c v / (kappa K))``.
+
+def best_smoothing(
+    n: int,
+    coordinates: int,
+    sampler: Sampler,
+    multiplier: float,
+    v: float | None,
+    failure: float,
+    scale: float | None,
+    beta: float | None = None,
+) -> Smoothed:
+    r"""Return the truncation whose bound on the bias, ``c v / s``, equals the privacy noise, ``kappa K s``.
+
+    With K the noise of a mean of rows in [-1, 1], the sum of the two is least at ``s = sqrt(c v / (kappa K))``; and
+    ``beta = sqrt(2 log 1/delta')`` is where the paper's error bound is least. What is given is taken.
     """
-    one = Smoothed(1.0, beta)
-    noise = GaussianMean(one, multiplier).noise_sd(problem.n, problem.coordinates, problem.sampler)
-    return math.sqrt(one.bias_constant() * v / noise)
+    beta = math.sqrt(2.0 * _log_failure(failure)) if beta is None else beta
+    moment = _moment(v, scale)
+    if scale is None:
+        one = Smoothed(1.0, beta)
+        noise = GaussianMean(one, multiplier).noise_sd(n, coordinates, sampler)
+        scale = math.sqrt(one.bias_constant() * moment / noise)
+    return Smoothed(scale, beta)
 
 
-def _printed_multiplier(problem: _Problem, truncation: Smoothed, v: float, log_failure: float) -> float:
+def _log_failure(failure: float) -> float:
+    return math.log(1.0 / real_number("failure", failure, 1e-300, 0.9))
+
+
+def _moment(v: float | None, scale: float | None) -> float:
+    if v is None and scale is None:
+        raise ValueError("v=None is not accepted without a scale: give v, a bound on the second moment, or scale.")
+    return math.nan if v is None else positive("v", v)
+
+
+def _printed_multiplier(problem: _Problem, truncation: Smoothed, v: float, failure: float) -> float:
     r"""Return the printed noise, ``sigma^2 = 8 v d T / (9 log(1/delta') n eps~)``, over the sensitivity of the mean.
 
     ``eps~ = (sqrt(log 1/delta + epsilon) - sqrt(log 1/delta))^2``. The printed sigma belongs to the printed s; for
@@ -369,7 +629,7 @@ def _printed_multiplier(problem: _Problem, truncation: Smoothed, v: float, log_f
     assert budget is not None
     if budget.epsilon is None or budget.delta is None:
         raise ValueError("setting='paper' is not accepted with a budget in rho or mu: give epsilon and delta.")
-    log_delta = math.log(1.0 / budget.delta)
+    log_delta, log_failure = math.log(1.0 / budget.delta), _log_failure(failure)
     concentrated = (math.sqrt(log_delta + budget.epsilon) - math.sqrt(log_delta)) ** 2
     n, d, steps = problem.n, problem.coordinates, problem.steps
     sigma = math.sqrt(8.0 * v * d * steps / (9.0 * log_failure * n * concentrated))

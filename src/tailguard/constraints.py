@@ -31,6 +31,10 @@ class Constraint:
         """Nearest point of the set."""
         raise NotImplementedError
 
+    def bounds(self, dimension: int) -> tuple[Array, Array]:
+        """Lower and upper ends of the smallest box around the set."""
+        raise NotImplementedError
+
     def check(self, dimension: int) -> None:
         """Raise unless the set lives in ``dimension`` dimensions."""
 
@@ -42,6 +46,10 @@ class Unconstrained(Constraint):
     def diameter(self, dimension: int) -> float:
         """Infinite."""
         return math.inf
+
+    def bounds(self, dimension: int) -> tuple[Array, Array]:
+        """Infinite."""
+        return np.full(dimension, -math.inf), np.full(dimension, math.inf)
 
     def project(self, w: Array) -> Array:
         """Return w."""
@@ -70,6 +78,11 @@ class L2Ball(Constraint):
     def diameter(self, dimension: int) -> float:
         """Twice the radius."""
         return 2.0 * self.radius
+
+    def bounds(self, dimension: int) -> tuple[Array, Array]:
+        """Centre plus and minus the radius."""
+        center = np.broadcast_to(np.asarray(self.center, dtype=np.float64), (dimension,))
+        return center - self.radius, center + self.radius
 
     def project(self, w: Array) -> Array:
         """Nearest point of the ball."""
@@ -107,6 +120,11 @@ class Box(Constraint):
         width = np.broadcast_to(np.asarray(self.hi, float) - np.asarray(self.lo, float), (dimension,))
         return float(np.linalg.norm(width))
 
+    def bounds(self, dimension: int) -> tuple[Array, Array]:
+        """The box itself."""
+        lo, hi = (np.broadcast_to(np.asarray(end, dtype=np.float64), (dimension,)) for end in (self.lo, self.hi))
+        return lo, hi
+
     def project(self, w: Array) -> Array:
         """Nearest point of the box."""
         return np.clip(w, np.asarray(self.lo, float), np.asarray(self.hi, float))
@@ -135,6 +153,10 @@ class Simplex(Constraint):
     def diameter(self, dimension: int) -> float:
         """Distance between two corners."""
         return math.sqrt(2.0) * self.total if dimension > 1 else 0.0
+
+    def bounds(self, dimension: int) -> tuple[Array, Array]:
+        """Each coordinate in [0, total]."""
+        return np.zeros(dimension), np.full(dimension, float(self.total))
 
     def project(self, w: Array) -> Array:
         """Nearest point of the simplex, by sorting (Held, Wolfe and Crowder 1974)."""

@@ -18,7 +18,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,23 +26,14 @@ from numpy.typing import ArrayLike, NDArray
 from tailguard._checks import one_of, real_number, whole_number
 from tailguard.constraints import Constraint, Unconstrained
 from tailguard.engines.memory import InMemory
-from tailguard.engines.vectors import Gradients, RowVectors
+from tailguard.engines.vectors import Gradients
 from tailguard.losses import Loss, PerRow
+from tailguard.mean import Mean
 from tailguard.privacy import Budget, Event, NoiseSource, NotPrivate, OverBudgetError, PrivacyReport
 from tailguard.sampling import FullBatch, Sampler
 
 Array = NDArray[np.float64]
 Average = Literal["last", "mean"]
-
-
-class Mean(Protocol):
-    """What the loop asks of a private mean."""
-
-    def events(self, sampler: Sampler, steps: int, coordinates: int, label: str) -> tuple[Event, ...]:
-        """What ``steps`` releases spend."""
-
-    def release(self, engine: InMemory, vectors: RowVectors, sampler: Sampler, noise: NoiseSource) -> Array:
-        """Release the mean of the vectors of the rows of one step."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +202,7 @@ def descend(
     digest = plan.digest(engine.n, shape)
     state = _first_state(plan, shape, start, digest) if resume is None else _checked_state(resume, digest, shape)
     path = []
-    with _progress(progress, plan.steps, state.step) as advance:
+    with progress_bar(progress, "private steps", plan.steps, state.step) as advance:
         while state.step < plan.steps:
             state = _step(plan, engine, noise.at(state.step + 1), state)
             path.append(state.w)
@@ -298,13 +289,13 @@ def _split(w: Array, fit_intercept: bool) -> tuple[Array, Any]:
 
 
 @contextmanager
-def _progress(show: bool, steps: int, done: int) -> Iterator[Callable[[], None]]:
+def progress_bar(show: bool, what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
     """Yield a function that advances a progress bar, or does nothing."""
     if not show:
         yield lambda: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    with Progress(TextColumn("private steps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("", total=steps, completed=done)
+    with Progress(TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("", total=total, completed=done)
         yield lambda: bar.advance(task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,29 @@ class InMemory:
         pieces = self._pieces(self.n if rows is None else len(rows), _PIECE_VALUES if direct else _COPIED_VALUES)
         sums = parallel_map(piece_sum, pieces, thread_count(self.threads))
         return np.sum(sums, axis=0) if sums else np.zeros(shape, dtype=np.int64)
+
+    def columns_of(self, vectors: RowVectors) -> Callable[[int, int], NDArray[np.float64]]:
+        """Return a function of (output, coordinate) that gives that coordinate of every row's vector, shape (n,)."""
+        outputs, width = vectors.shape(self.columns)
+        if not vectors.factored:
+            rows = np.empty((self.n, width))
+            for piece in self._pieces(self.n, _COPIED_VALUES):
+                rows[piece] = vectors.block(*self._piece(piece, None)).X
+            return lambda _, j: rows[:, j]
+        multiplier = np.empty((self.n, outputs))
+
+        def fill(piece: slice) -> None:
+            kernels.fill_multipliers(*vectors.block(*self._piece(piece, None)), multiplier[piece])
+
+        parallel_map(fill, self._pieces(self.n, _COPIED_VALUES), thread_count(self.threads))
+
+        def column(k: int, j: int) -> NDArray[np.float64]:
+            if j == self.columns:
+                return np.ascontiguousarray(multiplier[:, k])
+            with np.errstate(all="ignore"):
+                return np.asarray(multiplier[:, k] * np.asarray(self.X[:, j], dtype=np.float64))
+
+        return column
 
     def _pieces(self, n: int, values: int) -> Iterator[slice]:
         step = max(1, values // self.columns)

@@ -1,7 +1,8 @@
 r"""Row vectors: the vectors, one per row, that a private mean is taken of.
 
 Either the per-row gradients of a loss at ``w`` (`Gradients`) or the rows themselves (`RowValues`). An engine asks for a
-block of them in the form its kernel takes: a matrix and a multiplier per row and output, whose products are the vectors.
+block of them in the form its kernel takes: a matrix and a multiplier per row and output, whose products are the
+vectors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NOTHING = np.zeros((0, 1))
 
 
 class KernelBlock(NamedTuple):
-    """A block of rows as the kernel takes it: vectors ``f_k x``, f given or else computed by the kernel from w and y."""
+    """A block of rows for the kernel: vectors ``f_k x``, f given or else computed by the kernel from w and y."""
 
     X: NDArray[Any]
     y: NDArray[Any]
@@ -38,6 +39,10 @@ class RowVectors(Protocol):
     def compiled(self) -> bool:
         """Whether the kernel computes the multipliers itself, with no Python call per block."""
 
+    @property
+    def factored(self) -> bool:
+        """Whether the vectors are multiples of the rows of X, rather than new rows."""
+
     def shape(self, columns: int) -> tuple[int, int]:
         """Outputs by coordinates of one row's vector, for data with so many columns."""
 
@@ -50,6 +55,7 @@ class RowValues:
     """The rows themselves."""
 
     compiled = False
+    factored = True
 
     def shape(self, columns: int) -> tuple[int, int]:
         """One output, one coordinate per column."""
@@ -72,6 +78,11 @@ class Gradients:
     def compiled(self) -> bool:
         """Built-in losses of one predictor have compiled derivatives."""
         return self.loss.kernel_code != kernels.GIVEN
+
+    @property
+    def factored(self) -> bool:
+        """All but per-row gradients."""
+        return not isinstance(self.loss, PerRow)
 
     def shape(self, columns: int) -> tuple[int, int]:
         """That of w."""

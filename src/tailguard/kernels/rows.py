@@ -161,6 +161,12 @@ def multipliers(X, y, w, fit_intercept, code, parameter, given, eighth, f, q):
 
 
 @njit(**_OPTIONS)
+def fill_multipliers(X, y, w, fit_intercept, code, parameter, given, f):
+    """Fill ``f[i, k]`` for all rows."""
+    multipliers(X, y, w, fit_intercept, code, parameter, given, False, f, np.empty(X.shape[0]))
+
+
+@njit(**_OPTIONS)
 def _add_careful_clipped(X, i, f, clip, per_unit, fit_intercept, acc):
     """One row with L2 clipping, for rows whose squared norm over- or underflows."""
     d = X.shape[1]

@@ -294,7 +294,9 @@ def centre_of_attention(
     TooFewBlocksError
         If m is below ``parameters.smallest_m`` (m is public).
 
-    Notes ----- **Formal guarantee.**  For every pair of arrays Z, Z' that differ in one row (one block;
+    Notes
+    -----
+    **Formal guarantee.**  For every pair of arrays Z, Z' that differ in one row (one block;
     hence one record, where blocks are disjoint), whatever the values, the result is (epsilon, delta)-DP;
     the module docstring has the proof.  It needs nothing of the caller but a public diameter and anchor:
     the clamp is done here.

@@ -46,20 +46,25 @@ def total_mu(budget: Budget, samples: int = 0) -> float:
     """
     samples = _checks.count("samples", samples, least=0)
     if budget.epsilon is None or budget.delta is None or samples == 0:
-        mu = budget.mu * (1.0 - _ROUNDING)
-    else:
-        # Without the price of the grid, or by the exact theorem on discrete noise: the larger.
-        inflation = samples * GRID_PRICE
-        epsilon = budget.epsilon - 2.0 * inflation
-        delta = budget.delta * math.exp(-inflation) * (1.0 - 2.0 * _TAIL_SHARE)
-        candidates = [math.sqrt(2.0 * zcdp_rho(budget.epsilon, budget.delta)) * (1.0 - _ROUNDING)]
-        if epsilon > 0.0 and delta > 0.0:
-            candidates.append(gdp_mu(epsilon, delta) * (1.0 - _ROUNDING))
-        kept = [mu for mu in candidates if budget.allows([Gaussian(mu, samples=samples)])]
-        mu = max(kept, default=0.5 * min(candidates))
-    while not budget.allows([Gaussian(mu, samples=samples)]):
-        mu *= 1.0 - 1e-9
-    return mu
+        return _accepted(budget, budget.mu, samples)
+    # By the exact theorem on discrete noise, or as continuous noise less the price of the grid.
+    candidates = [math.sqrt(2.0 * zcdp_rho(budget.epsilon, budget.delta))]
+    inflation = samples * GRID_PRICE
+    epsilon = budget.epsilon - 2.0 * inflation
+    delta = budget.delta * math.exp(-inflation) * (1.0 - 2.0 * _TAIL_SHARE)
+    if epsilon > 0.0 and delta > 0.0:
+        candidates.append(gdp_mu(epsilon, delta))
+    return max(_accepted(budget, mu, samples) for mu in candidates)
+
+
+def _accepted(budget: Budget, mu: float, samples: int) -> float:
+    """Return the largest mu a little below the given one that the accountant accepts; 0 if none."""
+    step = _ROUNDING
+    while not budget.allows([Gaussian(mu * (1.0 - step), samples=samples)]):
+        step *= 2.0
+        if step > 1e-4:
+            return 0.0
+    return mu * (1.0 - step)
 
 
 def gaussian_mu(budget: Budget, releases: int, samples: int = 0) -> float:

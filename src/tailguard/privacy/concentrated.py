@@ -148,6 +148,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
         )
     )
     step = SAFETY
-    while _log_delta(root * (1.0 - step), epsilon) > target:
+    # Checked with the function that prices, whose own rounding is upwards.
+    while zcdp_epsilon(root * (1.0 - step), delta) > epsilon:
         step *= 2.0
     return root * (1.0 - step)

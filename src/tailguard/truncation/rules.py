@@ -110,6 +110,6 @@ class Smoothed(Truncation):
         return float(self.scale), constants.kernel, constants.cubic, constants.core
 
     def bias_constant(self) -> float:
-        r"""Return the least c with :math:`|a - \psi_\beta(a)| \le c a^2`, so that the bias is at most ``c v / scale``."""
+        r"""Return the least c with :math:`|a - \psi_\beta(a)| \le c a^2`, so the bias is at most ``c v/scale``."""
         a = np.geomspace(1e-3, 1e3, 4001)
         return float(np.max((a - smoothed_truncation(float(self.beta))(a)) / a**2))

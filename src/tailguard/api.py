@@ -1,0 +1,177 @@
+"""Two functions for everything: a private minimum of any convex loss, and a private mean.
+
+Both only choose among the named algorithms: the parameters of a method are those of its function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from tailguard import algorithms
+from tailguard._checks import one_of, positive
+from tailguard.descent import Result
+from tailguard.losses import Loss
+from tailguard.mean import MeanResult, MeanTable
+from tailguard.means.gaussian import GaussianMean
+from tailguard.privacy import Budget, Relation, noise_source
+from tailguard.sampling import FullBatch
+from tailguard.truncation import CoordinateClip, L2Clip, Smoothed, Truncation
+
+METHODS: dict[str, Callable[..., Result]] = {
+    "clipped": algorithms.clipped_gd,
+    "smoothed": algorithms.algorithm4,
+    "trimmed": algorithms.algorithm3,
+    "aggregate": algorithms.algorithm1,
+    "robust": algorithms.robust_gd,
+}
+
+
+def minimize(
+    loss: Loss,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    method: str,
+    epsilon: float | Budget | None = None,
+    delta: float | None = None,
+    **parameters: Any,
+) -> Result:
+    """Minimise a convex loss privately.
+
+    Parameters
+    ----------
+    loss : Loss
+        See `tailguard.losses`; any convex loss can be written as `Custom` or `PerRow`.
+    X : array_like of shape (n, d)
+        Rows.
+    y : array_like of shape (n,)
+        Targets or labels.
+    method : {"clipped", "smoothed", "trimmed", "aggregate", "robust"}
+        `clipped_gd`, `algorithm4`, `algorithm3`, `algorithm1` or the non-private `robust_gd` of `tailguard.algorithms`.
+    epsilon : float or Budget
+        The promise; not taken by "robust".
+    delta : float, optional
+        Default ``min(1e-6, n**-1.5)``.
+    **parameters
+        Those of the method's function, such as ``clip`` for "clipped" or ``v`` for "smoothed".
+
+    Returns
+    -------
+    Result
+        With ``w``, ``intercept``, ``path`` and ``privacy``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tailguard as tg
+    >>> X, y = np.ones((1000, 1)), np.full(1000, 3.0)
+    >>> result = tg.minimize(tg.losses.Squared(), X, y, method="clipped", epsilon=1.0, clip=5.0, step_size=0.5)
+    >>> result.privacy.relation
+    'replace-one'
+    """
+    function = METHODS[one_of("method", method, METHODS)]
+    if method == "robust":
+        if epsilon is not None or delta is not None:
+            raise ValueError(
+                f"epsilon={epsilon!r} is not accepted by method='robust', which is not private: leave it out."
+            )
+        return function(loss, X, y, **parameters)
+    if epsilon is None:
+        raise ValueError("epsilon=None is not accepted: give a positive number, for example epsilon=1.0.")
+    return function(loss, X, y, epsilon=epsilon, delta=delta, **parameters)
+
+
+def private_mean(
+    x: ArrayLike,
+    epsilon: float | Budget = 1.0,
+    delta: float | None = None,
+    *,
+    method: str,
+    v: float | None = None,
+    failure: float = 0.01,
+    scale: float | None = None,
+    clip: float | None = None,
+    bounds: tuple[float, float] | None = None,
+    trim: int | None = None,
+    relation: Relation = "replace-one",
+    allow_large_delta: bool = False,
+    random_state: Any = None,
+    threads: int | None = None,
+) -> MeanResult:
+    r"""Mean of a column, or of every column of a matrix, with differential privacy.
+
+    Parameters
+    ----------
+    x : array_like of shape (n,) or (n, d)
+        Any values: NaN counts as 0, infinite values are truncated like large ones.
+    epsilon, delta
+        The promise; or a `Budget` as ``epsilon``.
+    method : {"smoothed", "clipped", "clamped", "trimmed"}
+        "smoothed": equation (14) of the paper, needs ``v`` or ``scale``. "clipped": rows clipped to L2 norm
+        ``clip``. "clamped": every coordinate clamped to ``[-clip, clip]``. "trimmed": Algorithm 2, needs ``bounds``.
+    v : float, optional
+        Bound on the second moment of every column; for accuracy only.
+    failure : float, default=0.01
+        The paper's delta'.
+    scale : float, optional
+        Scale of the smoothed truncation, in the units of x.
+    clip : float, optional
+        For "clipped" and "clamped".
+    bounds : (float, float), optional
+        Public range of the mean, for "trimmed".
+    trim : int, optional
+        Values trimmed at each end; default 5 %.
+    relation : {"replace-one", "add-remove"}, default="replace-one"
+        Which tables are neighbours; "trimmed" offers replace-one only.
+    allow_large_delta, random_state, threads
+        As in `tailguard.algorithms.RunOptions`.
+
+    Returns
+    -------
+    MeanResult
+        With ``value``, a float for a column, and ``privacy``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tailguard as tg
+    >>> income = np.random.default_rng(0).pareto(2.5, 10_000)
+    >>> tg.private_mean(income, epsilon=1.0, method="smoothed", v=4.0).privacy.epsilon <= 1.0
+    True
+    """
+    one_of("method", method, ("smoothed", "clipped", "clamped", "trimmed"))
+    one_of("relation", relation, ("replace-one", "add-remove"))
+    if method == "trimmed":
+        if bounds is None or len(bounds) != 2:
+            raise ValueError(
+                f"bounds={bounds!r} is not accepted by method='trimmed': give the range (a, b) of the mean."
+            )
+        if relation != "replace-one":
+            raise ValueError("relation='add-remove' is not accepted: the smooth sensitivity is that of replaced rows.")
+        a, b = bounds
+        common: dict[str, Any] = {
+            "allow_large_delta": allow_large_delta,
+            "random_state": random_state,
+            "threads": threads,
+        }
+        return algorithms.algorithm2(x, epsilon=epsilon, delta=delta, a=a, b=b, m=trim, **common)
+    table = MeanTable.of(x, epsilon, delta, allow_large_delta, threads)
+    sampler = FullBatch(relation)
+    assert table.budget is not None
+    multiplier = sampler.calibrate(table.budget, 1, table.coordinates)
+    truncation: Truncation
+    if method == "smoothed":
+        truncation = algorithms.best_smoothing(table.n, table.coordinates, sampler, multiplier, v, failure, scale)
+    else:
+        if clip is None:
+            raise ValueError(f"clip=None is not accepted by method={method!r}: give the largest size of a row, public.")
+        truncation = L2Clip(positive("clip", clip)) if method == "clipped" else CoordinateClip(positive("clip", clip))
+    facts: dict[str, Any] = {"truncation": repr(truncation)}
+    if isinstance(truncation, Smoothed):
+        facts |= {"v": v, "failure": failure}
+    return table.release(
+        "private_mean", GaussianMean(truncation, multiplier), sampler, noise_source(random_state), facts
+    )

@@ -1,0 +1,93 @@
+"""Algorithm 1's first half: exact empirical risk minimisation on disjoint blocks of rows.
+
+A row is in one block only, so replacing a row changes one block's answer: whatever happens inside a block, a failed
+solve, a NaN, an overflow, stays there. Its answer is projected onto the constraint set, or is a fixed public point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from tailguard.constraints import Constraint
+from tailguard.losses import Loss, PerRow, Squared
+
+Array = NDArray[np.float64]
+
+
+def block_minimisers(
+    loss: Loss,
+    X: NDArray,
+    y: NDArray,
+    order: NDArray[np.int64],
+    blocks: int,
+    constraint: Constraint,
+    alpha: float,
+    threads: int,
+    advance: Callable[[], None],
+) -> Array:
+    """Minimise the penalised empirical risk on every block; (blocks, p), every answer inside the constraint set.
+
+    Parameters
+    ----------
+    loss, X, y
+        The problem.
+    order : ndarray of int64
+        A permutation of the rows that does not depend on the data.
+    blocks : int
+        Number of blocks, of sizes that differ by at most one row.
+    constraint : Constraint
+        The bounded set W.
+    alpha : float
+        L2 penalty.
+    threads : int
+    advance : callable
+        Called after each block, for a progress bar.
+    """
+    size = loss.outputs * X.shape[1]
+    public = constraint.project(np.zeros(size))
+    edges = np.linspace(0, len(order), blocks + 1).astype(np.int64)
+    answers = np.empty((blocks, size))
+
+    def solve(i: int) -> None:
+        rows = order[edges[i] : edges[i + 1]]
+        with np.errstate(all="ignore"):
+            answer = _minimiser(loss, np.asarray(X[rows], np.float64), np.asarray(y[rows], np.float64), alpha)
+        answers[i] = constraint.project(answer) if np.all(np.isfinite(answer)) else public
+
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        for done in as_completed([pool.submit(solve, i) for i in range(blocks)]):
+            done.result()
+            advance()
+    return answers
+
+
+def _minimiser(loss: Loss, X: Array, y: Array, alpha: float) -> Array:
+    """Unconstrained minimiser of one block, NaN where there is none. Rows that are not finite count as zero."""
+    good = np.isfinite(X).all(axis=1) & np.isfinite(y)
+    X, y = np.where(good[:, None], X, 0.0), np.where(good, y, np.nan if loss.outputs > 1 else 0.0)
+    size = loss.outputs * X.shape[1]
+    if isinstance(loss, Squared):
+        gram = X.T @ X / len(X) + alpha * np.eye(size)
+        moment = X.T @ y / len(X)
+        if not (np.isfinite(gram).all() and np.isfinite(moment).all()):
+            return np.full(size, np.nan)
+        # The pseudo-inverse, so that a block with a constant column still has an answer.
+        return np.asarray(np.linalg.lstsq(gram, moment, rcond=1e-12)[0])
+
+    def risk(w: Array) -> tuple[float, Array]:
+        if isinstance(loss, PerRow):
+            raise TypeError("PerRow has no value to minimise")
+        z = X @ w.reshape(loss.outputs, -1).T
+        if loss.outputs == 1:
+            z = z[:, 0]
+        value = np.nanmean(loss.value(z, y)) + alpha / 2.0 * float(w @ w)
+        slope = np.nan_to_num(loss.dz(z, y)).reshape(len(X), -1)
+        return float(value), np.asarray((slope.T @ X).ravel() / len(X) + alpha * w)
+
+    # A fixed number of iterations; the status is not looked at, since it depends on the data.
+    return np.asarray(minimize(risk, np.zeros(size), jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)

@@ -1,0 +1,116 @@
+"""Private means of columns: one release of an interchangeable mean, without a loop around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tailguard._checks import data_matrix
+from tailguard.engines.memory import InMemory
+from tailguard.engines.vectors import RowValues, RowVectors
+from tailguard.privacy import (
+    Budget,
+    Event,
+    NoiseSource,
+    NotPrivate,
+    OverBudgetError,
+    PrivacyReport,
+    check_delta,
+    default_delta,
+)
+from tailguard.sampling import Sampler
+
+
+class Mean(Protocol):
+    """What a private mean of row vectors can do, for one release or for a loop of them."""
+
+    def events(self, sampler: Sampler, steps: int, coordinates: int, label: str) -> tuple[Event, ...]:
+        """What ``steps`` releases spend."""
+
+    def release(
+        self, engine: InMemory, vectors: RowVectors, sampler: Sampler, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        """Release the mean of the vectors of the rows of one step."""
+
+
+@dataclass(frozen=True)
+class MeanResult:
+    """A private mean.
+
+    Attributes
+    ----------
+    value : float or ndarray of shape (d,)
+        A number for a column, one per column for a matrix.
+    privacy : PrivacyReport
+        What was spent.
+    """
+
+    value: Any
+    privacy: PrivacyReport = field(repr=False)
+
+
+@dataclass(frozen=True)
+class MeanTable:
+    """Checked arguments of a private mean."""
+
+    engine: InMemory
+    single: bool
+    budget: Budget | None
+    delta: float
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.engine.n
+
+    @property
+    def coordinates(self) -> int:
+        """Number of columns."""
+        return self.engine.columns
+
+    @staticmethod
+    def of(
+        x: ArrayLike, epsilon: float | Budget | None, delta: float | None, allow_large_delta: bool, threads: int | None
+    ) -> MeanTable:
+        """Check the arguments that all private means share."""
+        single = np.ndim(x) == 1
+        X = data_matrix("x", np.asarray(x)[:, None] if single else x)
+        budget, delta = promise(epsilon, delta, len(X), allow_large_delta)
+        return MeanTable(InMemory(X, threads=threads), single, budget, delta)
+
+    def release(
+        self, method: str, mean: Mean, sampler: Sampler, noise: NoiseSource, facts: dict[str, Any]
+    ) -> MeanResult:
+        """Price one release, refuse it over budget, then make it."""
+        events = mean.events(sampler, 1, self.coordinates, "mean")
+        open_price = any(isinstance(event, NotPrivate) for event in events)
+        if self.budget is not None and not open_price and not self.budget.allows(events, sampler.relation):
+            raise OverBudgetError(f"the mean costs more than the budget {self.budget.describe()}: give more noise.")
+        value = mean.release(self.engine, RowValues(), sampler, noise)[0]
+        report = PrivacyReport.from_events(
+            events,
+            self.delta,
+            seed=None if noise.private else noise.seed,
+            method=method,
+            parameters=facts,
+            n=self.n,
+            relation=sampler.relation,
+        )
+        return MeanResult(float(value[0]) if self.single else value, report)
+
+
+def promise(
+    epsilon: float | Budget | None, delta: float | None, n: int, allow_large_delta: bool
+) -> tuple[Budget | None, float]:
+    """Return the budget that the arguments mean and the delta at which it is reported."""
+    if isinstance(epsilon, Budget):
+        if delta is not None:
+            raise ValueError(f"delta={delta!r} is not accepted beside a Budget: put it into the Budget.")
+        if epsilon.delta is not None:
+            check_delta(epsilon.delta, n, allow_large_delta)
+        return epsilon, default_delta(n) if epsilon.delta is None else epsilon.delta
+    delta = default_delta(n) if delta is None else check_delta(delta, n, allow_large_delta)
+    return (None if epsilon is None else Budget(epsilon, delta)), delta

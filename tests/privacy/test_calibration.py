@@ -1,0 +1,101 @@
+"""Calibration returns the least noise that the accountant accepts."""
+
+import math
+
+import pytest
+
+from tailguard.privacy import (
+    Budget,
+    Gaussian,
+    OverBudgetError,
+    PoissonGaussian,
+    epsilon_of,
+    gaussian_mu,
+    gdp_mu,
+    poisson_noise_multiplier,
+    total_mu,
+    zcdp_rho,
+)
+
+BUDGETS = [Budget(0.1, 1e-9), Budget(1.0, 1e-6), Budget(10.0, 1e-5), Budget(rho=0.2), Budget(mu=0.5)]
+
+
+@pytest.mark.parametrize("samples", [0, 10, 10**6])
+@pytest.mark.parametrize("releases", [1, 7, 1000])
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_gaussian_noise_is_accepted_and_a_little_less_is_not(budget, releases, samples):
+    mu = gaussian_mu(budget, releases, samples)
+    assert budget.allows([Gaussian(mu, releases, samples)])
+    assert not budget.allows([Gaussian(mu * (1 + 1e-6), releases, samples)])
+
+
+def test_it_beats_the_detour_through_zcdp():
+    # 1.31 and 1.56 are the published ratios for the textbook conversion at these budgets.
+    for epsilon, ratio in ((1.0, 1.31), (0.1, 1.56)):
+        log = math.log(1e5)
+        textbook = math.sqrt(2) * (math.sqrt(log + epsilon) - math.sqrt(log))
+        assert gaussian_mu(Budget(epsilon, 1e-5), 1) / textbook == pytest.approx(ratio, abs=0.01)
+
+
+def test_the_grid_is_paid_for_from_the_same_budget():
+    budget = Budget(1.0, 1e-6)
+    assert total_mu(budget, 10**8) < total_mu(budget, 10**6) < total_mu(budget, 0) <= gdp_mu(1.0, 1e-6)
+    # More draws than epsilon can pay for: the exact theorem on discrete noise takes over.
+    assert total_mu(Budget(1e-3, 1e-6), 10**8) == pytest.approx(math.sqrt(2 * zcdp_rho(1e-3, 1e-6)), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("budget", "rate", "steps", "relation"),
+    [
+        (Budget(1.0, 1e-6), 0.01, 500, "add-remove"),
+        (Budget(1.0, 1e-6), 0.01, 500, "replace-one"),
+        (Budget(8.0, 1e-6), 0.1, 50, "add-remove"),
+        (Budget(0.2, 1e-7), 0.05, 1, "add-remove"),
+        (Budget(0.5, 1e-30), 0.05, 20, "add-remove"),
+    ],
+)
+def test_poisson_noise_is_accepted_and_one_percent_less_is_not(budget, rate, steps, relation):
+    z = poisson_noise_multiplier(budget, rate, steps, samples=1000, relation=relation)
+    assert budget.allows([PoissonGaussian(rate, z, steps, 1000)], relation)
+    assert not budget.allows([PoissonGaussian(rate, 0.99 * z, steps, 1000)], relation)
+
+
+def test_poisson_noise_agrees_with_a_public_accountant():
+    from dp_accounting import dp_event, pld
+
+    z = poisson_noise_multiplier(Budget(1.0, 1e-6), 0.01, 500)
+
+    def theirs(noise):
+        accountant = pld.PLDAccountant(value_discretization_interval=2e-4)
+        accountant.compose(dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(noise)), 500)
+        return accountant.get_epsilon(1e-6)
+
+    assert theirs(z) <= 1.0 + 1e-4
+    assert theirs(0.995 * z) > 1.0
+
+
+def test_replace_one_takes_the_add_remove_curve_twice():
+    budget = Budget(1.0, 1e-6)
+    z = poisson_noise_multiplier(budget, 0.01, 500, relation="replace-one")
+    half = epsilon_of([PoissonGaussian(0.01, z, 500)], 1e-6 / (1 + math.exp(0.5)), "add-remove")
+    assert half <= 0.5
+    assert z > poisson_noise_multiplier(budget, 0.01, 500)
+
+
+def test_a_full_batch_needs_the_gaussian_noise():
+    budget = Budget(1.0, 1e-6)
+    z = poisson_noise_multiplier(budget, 1.0, 16)
+    assert z == pytest.approx(4 / budget.mu, rel=1e-8)
+    assert poisson_noise_multiplier(budget, 1.0, 16, relation="replace-one") == pytest.approx(2 * z, rel=1e-8)
+
+
+def test_poisson_refuses_what_it_cannot_price():
+    for budget in (Budget(rho=0.1), Budget(mu=0.1)):
+        with pytest.raises(ValueError, match=r"\(epsilon, delta\)"):
+            poisson_noise_multiplier(budget, 0.1, 10)
+    with pytest.raises(OverBudgetError, match="draws"):
+        poisson_noise_multiplier(Budget(1e-3, 1e-6), 0.1, 10, samples=10**8)
+    with pytest.raises(ValueError, match="rate"):
+        poisson_noise_multiplier(Budget(1.0, 1e-6), 0.0, 10)
+    with pytest.raises(ValueError, match="steps"):
+        poisson_noise_multiplier(Budget(1.0, 1e-6), 0.1, 0)
