@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint bench clean
+.PHONY: install demo test lint bench bench-ridge clean
 
 install: $(VENV)/.installed
 
@@ -25,6 +25,9 @@ lint: install
 
 bench: install
 	$(BIN)/python benchmarks/gradient_step.py
+
+bench-ridge: install
+	$(BIN)/python benchmarks/paper_ridge.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

@@ -54,9 +54,7 @@ def test_certified_constant_is_never_below_a_dense_sweep_of_the_box(s: float, t:
     certified = an.lipschitz_constant(s, t, sigma)
     y = np.linspace(-24.0, 24.0, 20001) / sigma
     inside = max(
-        np.abs(slope(y, a * s, b * t, sigma)).max()
-        for a in np.linspace(-1, 1, 9)
-        for b in np.linspace(-1, 1, 5)
+        np.abs(slope(y, a * s, b * t, sigma)).max() for a in np.linspace(-1, 1, 9) for b in np.linspace(-1, 1, 5)
     )
     corners = max(np.abs(slope(y, a * s, b * t, sigma)).max() for a in (-1, 1) for b in (-1, 1))
     assert inside <= corners * (1 + 1e-9) + 1e-12
@@ -98,9 +96,7 @@ def test_constant_is_monotone_in_both_arguments() -> None:
     assert (np.diff(table, axis=1) >= -5e-4 * table[:, 1:]).all()
 
 
-@pytest.mark.parametrize(
-    ("s", "t", "sigma"), [(0.3, 0.1, 0.4), (0.5, 0.3, 0.7), (0.02, 0.02, 1.0), (0.0, 0.2, 0.5)]
-)
+@pytest.mark.parametrize(("s", "t", "sigma"), [(0.3, 0.1, 0.4), (0.5, 0.3, 0.7), (0.02, 0.02, 1.0), (0.0, 0.2, 0.5)])
 @pytest.mark.parametrize("alpha", [1.01, 2.0, 8.0, 40.0])
 def test_zcdp_by_quadrature(s: float, t: float, sigma: float, alpha: float) -> None:
     price = an.lipschitz_constant(s, t, sigma) ** 2 / 2.0
@@ -115,9 +111,7 @@ def test_the_quadrature_has_power() -> None:
 
 
 @pytest.mark.parametrize("rho", [1e-8, 6e-5, 0.03, 0.5, 5.0, 50.0])
-@pytest.mark.parametrize(
-    ("m", "kept", "width"), [(5000, 90000, 20.0), (50, 900, 2.0), (1, 3, 1.0), (0, 10, 1.0)]
-)
+@pytest.mark.parametrize(("m", "kept", "width"), [(5000, 90000, 20.0), (50, 900, 2.0), (1, 3, 1.0), (0, 10, 1.0)])
 def test_parameters_stay_in_budget(rho: float, m: int, kept: int, width: float) -> None:
     p = an.arsinh_parameters(rho, m, kept, width, 1.0)
     assert p.epsilon == math.sqrt(2 * rho)

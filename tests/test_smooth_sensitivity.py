@@ -66,18 +66,14 @@ def test_equals_the_definition_on_a_larger_trim(t: float, width: float) -> None:
     rng = np.random.default_rng(7)
     for scale in (0.01, 1.0, 100.0):
         x = np.sort(rng.standard_t(2, 260) * scale)
-        assert ss.smooth_sensitivity(x, 90, t, width) == pytest.approx(
-            definition(x, 90, t, width), rel=1e-12, abs=0
-        )
+        assert ss.smooth_sensitivity(x, 90, t, width) == pytest.approx(definition(x, 90, t, width), rel=1e-12, abs=0)
 
 
 def test_edge_cases() -> None:
     assert ss.smooth_sensitivity(np.array([3.0]), 0, 0.1, 2.0) == 2.0  # nothing trimmed: the whole width
     zeros = np.zeros(7)
     assert ss.smooth_sensitivity(zeros, 2, 0.1, 2.0) == pytest.approx(2.0 * math.exp(-0.2), rel=1e-15)
-    assert ss.smooth_sensitivity(np.full(7, INF), 2, 0.1, 2.0) == pytest.approx(
-        2.0 * math.exp(-0.2), rel=1e-15
-    )
+    assert ss.smooth_sensitivity(np.full(7, INF), 2, 0.1, 2.0) == pytest.approx(2.0 * math.exp(-0.2), rel=1e-15)
     ends = np.array([-INF] * 3 + [0.0] + [INF] * 3)
     assert ss.smooth_sensitivity(ends, 2, 0.1, 2.0) == 2.0
     assert ss.smooth_sensitivity(ends, 3, 0.1, 2.0) == 2.0
@@ -87,9 +83,7 @@ def test_edge_cases() -> None:
 def test_smooth_and_dominating_on_every_pair_of_a_grid(n: int, m: int) -> None:
     values = (-1e300, -1.0, 0.0, 0.4, 1e300) if n < 6 else (-1e300, 0.0, 0.4, 1e300)
     lower, upper = -1.0, 1.5
-    columns = list(
-        itertools.combinations_with_replacement(values, n)
-    )  # f and S depend on the sorted column only
+    columns = list(itertools.combinations_with_replacement(values, n))  # f and S depend on the sorted column only
     for t in (0.05, 0.7):
         f = {x: clamped_trimmed_mean(x, m, lower, upper) for x in columns}
         s = {x: ss.smooth_sensitivity(np.array(x), m, t, upper - lower) for x in columns}
@@ -155,9 +149,7 @@ def test_trimmed_mean_is_the_trimmed_mean(n: int, m: int) -> None:
     x = np.random.default_rng(n + m).standard_t(3, n)
     mean = ss.trimmed_mean(x, m, -10.0, 10.0)
     ordered = np.sort(x)
-    assert mean.value == pytest.approx(
-        math.fsum(ordered[m : n - m]) / (n - 2 * m), abs=20 * (n + 1) * 2.0**-62 + 1e-14
-    )
+    assert mean.value == pytest.approx(math.fsum(ordered[m : n - m]) / (n - 2 * m), abs=20 * (n + 1) * 2.0**-62 + 1e-14)
     step = 20 * (n + 1) * 2.0**-61
     np.testing.assert_allclose(mean.low, ordered[: m + 1], rtol=0, atol=step)
     np.testing.assert_allclose(mean.high, ordered[n - m - 1 :], rtol=0, atol=step)

@@ -1,49 +1,85 @@
 """Checks of public arguments: every error names the argument, the value and what would be accepted.
 
-They look at types, shapes and parameters only, never at data values, which must not be able to raise.
+They look at types, shapes and parameters only, never at data values, which must not be able to raise. A privacy
+parameter that is silently coerced is a privacy bug: ``True`` is not an epsilon of one and ``"0.1"`` is not a delta.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def real_number(
+def real(name: str, value: object, accepted: str) -> float:
+    """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be {accepted}; got {value!r} of type {type(value).__name__}")
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError(f"{name} must be {accepted}; got nan")
+    return number
+
+
+def positive(name: str, value: object) -> float:
+    """Return ``value`` if it is a finite number above zero."""
+    accepted = "a finite number above 0"
+    number = real(name, value, accepted)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name} must be {accepted}; got {value!r}")
+    return number
+
+
+def nonnegative(name: str, value: object) -> float:
+    """Return ``value`` if it is in [0, ∞]."""
+    accepted = "a number in [0, inf]"
+    number = real(name, value, accepted)
+    if number < 0.0:
+        raise ValueError(f"{name} must be {accepted}; got {value!r}")
+    return number
+
+
+def probability(name: str, value: object, *, zero: bool = False, one: bool = False) -> float:
+    """Return ``value`` if it is a probability; the ends are accepted only by name."""
+    accepted = f"a number in {'[' if zero else '('}0, 1{']' if one else ')'}"
+    number = real(name, value, accepted)
+    inside = 0.0 < number < 1.0 or (zero and number == 0.0) or (one and number == 1.0)
+    if not inside:
+        raise ValueError(f"{name} must be {accepted}; got {value!r}")
+    return number
+
+
+def count(name: str, value: object, *, least: int = 1) -> int:
+    """Return ``value`` if it is an integer of at least ``least``."""
+    accepted = f"an integer >= {least}"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be {accepted}; got {value!r} of type {type(value).__name__}")
+    number = int(value)
+    if number < least:
+        raise ValueError(f"{name} must be {accepted}; got {value!r}")
+    return number
+
+
+def within(
     name: str,
-    value: Any,
-    low: float = -math.inf,
-    high: float = math.inf,
+    value: object,
+    low: float,
+    high: float,
     *,
     open_low: bool = False,
     open_high: bool = False,
     hint: str = "",
 ) -> float:
-    """Return value as a float inside the given range, or raise."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
-    if number and (low < value if open_low else low <= value) and (value < high if open_high else value <= high):
-        return float(value)
-    left, right = "(" if open_low or low == -math.inf else "[", ")" if open_high or high == math.inf else "]"
-    kind = ValueError if number else TypeError
-    raise kind(f"{name}={value!r} is not accepted: give a number in {left}{low:g}, {high:g}{right}.{_space(hint)}")
-
-
-def positive(name: str, value: Any, hint: str = "") -> float:
-    """Return value as a positive finite float, or raise."""
-    return real_number(name, value, 0.0, math.inf, open_low=True, open_high=True, hint=hint)
-
-
-def whole_number(name: str, value: Any, low: int = 1, hint: str = "") -> int:
-    """Return value as an int of at least ``low``, or raise."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
-    if whole and value >= low:
-        return int(value)
-    kind = ValueError if whole else TypeError
-    raise kind(f"{name}={value!r} is not accepted: give a whole number of at least {low}.{_space(hint)}")
+    """Return ``value`` if it is between ``low`` and ``high``."""
+    accepted = f"a number in {'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
+    number = real(name, value, accepted)
+    inside = (low < number if open_low else low <= number) and (number < high if open_high else number <= high)
+    if not inside:
+        raise ValueError(f"{name} must be {accepted}; got {value!r}{f' ({hint})' if hint else ''}")
+    return number
 
 
 def one_of(name: str, value: Any, accepted: Any) -> Any:
@@ -52,14 +88,14 @@ def one_of(name: str, value: Any, accepted: Any) -> Any:
     if isinstance(value, str) and value in names:
         return value
     kind = ValueError if isinstance(value, str) else TypeError
-    raise kind(f"{name}={value!r} is not accepted: choose one of {', '.join(map(repr, names))}.")
+    raise kind(f"{name} must be one of {', '.join(map(repr, names))}; got {value!r}")
 
 
 def instance_of(name: str, value: Any, kind: type, example: str) -> Any:
     """Return value if it is of the kind, or raise with an example of what would be."""
     if isinstance(value, kind):
         return value
-    raise TypeError(f"{name}={value!r} is not accepted: give a {kind.__name__}, for example {example}.")
+    raise TypeError(f"{name} must be a {kind.__name__}, for example {example}; got {value!r}")
 
 
 def data_matrix(name: str, value: ArrayLike) -> NDArray[Any]:
@@ -96,7 +132,3 @@ def _numeric(name: str, value: ArrayLike) -> NDArray[Any]:
     raise TypeError(
         f"{name} has dtype {array.dtype}: give real numbers (float64 or float32); encode other columns first."
     )
-
-
-def _space(hint: str) -> str:
-    return f" {hint}" if hint else ""

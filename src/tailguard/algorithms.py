@@ -23,7 +23,7 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tailguard._checks import data_matrix, data_vector, instance_of, one_of, positive, real_number, whole_number
+from tailguard._checks import count, data_matrix, data_vector, instance_of, one_of, positive, within
 from tailguard.blocks import block_minimisers
 from tailguard.constraints import Constraint, Unconstrained
 from tailguard.descent import Average, Callback, Plan, Result, State, descend, progress_bar
@@ -347,9 +347,9 @@ def _trimmed_mean(
 ) -> TrimmedMean:
     """Spend an equal share of the budget on each of ``releases`` coordinates."""
     assert budget is not None
-    a = real_number("a", a, -1e100, 1e100)
-    b = real_number("b", b, a, 1e100, open_low=True, hint="It is the upper end of the range of the mean.")
-    m = n // 20 if m is None else whole_number("m", m, 0)
+    a = within("a", a, -1e100, 1e100)
+    b = within("b", b, a, 1e100, open_low=True, hint="It is the upper end of the range of the mean.")
+    m = n // 20 if m is None else count("m", m, least=0)
     if 2 * m >= n:
         raise ValueError(f"m={m} is not accepted with {n} rows: give m < n/2.")
     spread = b - a if spread is None else positive("spread", spread)
@@ -426,7 +426,7 @@ def algorithm1(
         )
     n, p, budget = problem.n, problem.coordinates, problem.budget
     assert budget is not None
-    alpha = real_number("alpha", alpha, 0.0, 1e100)
+    alpha = within("alpha", alpha, 0.0, 1e100)
     constraint.check(p)
     diameter = constraint.diameter(p)
     if not math.isfinite(diameter):
@@ -447,7 +447,7 @@ def algorithm1(
         raise OverBudgetError(f"the plan costs more than the budget {budget.describe()}.")
     if blocks is None:
         blocks = max(1, min(1000, n // (10 * problem.engine.columns)), center.smallest_m if center else 1)
-    blocks = whole_number("blocks", blocks, 1)
+    blocks = count("blocks", blocks, least=1)
     if blocks > n:
         raise ValueError(f"blocks={blocks} is not accepted with {n} rows: give at most one block per row.")
     if center is not None:
@@ -518,7 +518,7 @@ class _Problem:
         X = data_matrix("X", X)
         y = data_vector("y", y, len(X))
         budget, delta = promise(epsilon, delta, len(X), options.get("allow_large_delta", False))
-        steps = whole_number("steps", steps)
+        steps = count("steps", steps)
         outputs, start = loss.outputs, options.get("start")
         per_output = X.shape[1] + bool(options.get("fit_intercept", False))
         coordinates = np.size(start) if isinstance(loss, PerRow) and start is not None else outputs * per_output
@@ -569,14 +569,12 @@ def _sampler(batch_size: float | None, n: int, relation: Relation | None) -> Sam
         one_of("relation", relation, ("replace-one", "add-remove"))
     if batch_size is None:
         return FullBatch(relation or "replace-one")
-    size = real_number(
-        "batch_size", batch_size, 0.0, n, open_low=True, hint="It is the expected size of a Poisson sample."
-    )
+    size = within("batch_size", batch_size, 0.0, n, open_low=True, hint="It is the expected size of a Poisson sample.")
     return PoissonSample(exact_rate(size / n), relation or "add-remove")
 
 
 def paper_smoothing(rows: float, v: float | None, failure: float, scale: float | None, beta: float | None) -> Smoothed:
-    """Return the printed truncation, ``s = sqrt(n v / (2 log 1/delta'))`` and ``beta = log 1/delta'``, or what is given."""
+    """Return the printed truncation, the scale and beta of Algorithm 4 as printed, or what is given."""
     log_failure = _log_failure(failure)
     moment = _moment(v, scale)
     return Smoothed(
@@ -610,7 +608,7 @@ def best_smoothing(
 
 
 def _log_failure(failure: float) -> float:
-    return math.log(1.0 / real_number("failure", failure, 1e-300, 0.9))
+    return math.log(1.0 / within("failure", failure, 1e-300, 0.9))
 
 
 def _moment(v: float | None, scale: float | None) -> float:

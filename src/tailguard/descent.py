@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tailguard._checks import one_of, real_number, whole_number
+from tailguard._checks import count, one_of, within
 from tailguard.constraints import Constraint, Unconstrained
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import Gradients
@@ -71,8 +71,8 @@ class Plan:
     fit_intercept: bool = False
 
     def __post_init__(self) -> None:
-        whole_number("steps", self.steps)
-        real_number("alpha", self.alpha, 0.0, 1e100)
+        count("steps", self.steps)
+        within("alpha", self.alpha, 0.0, 1e100)
         one_of("average", self.average, ("last", "mean"))
 
     def events(self, coordinates: int, steps: int | None = None) -> tuple[Event, ...]:

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 
-from tailguard._checks import positive, whole_number
+from tailguard._checks import count, positive
 from tailguard.kernels import rows as kernels
 
 Array = NDArray[np.float64]
@@ -149,7 +149,7 @@ class Multinomial(Loss):
     classes: int
 
     def __post_init__(self) -> None:
-        whole_number("classes", self.classes, 2)
+        count("classes", self.classes, least=2)
 
     @property
     def outputs(self) -> int:  # type: ignore[override]

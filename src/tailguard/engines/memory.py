@@ -51,13 +51,13 @@ class InMemory:
         ndarray of int64
             Of the vectors' shape, outputs by coordinates; the same for any threads, pieces and order of the rows.
         """
-        bound, psi, cubic, core = grid.truncation.kernel_arguments()
+        bound, *psi = grid.truncation.kernel_arguments()
         shape = vectors.shape(self.columns)
 
         def piece_sum(piece: slice) -> NDArray[np.int64]:
             total = np.zeros(shape, dtype=np.int64)
             block = vectors.block(*self._piece(piece, rows))
-            kernels.truncated_sum(*block, grid.truncation.kind, bound, 1.0 / grid.unit, psi, cubic, core, total)
+            kernels.truncated_sum(*block, grid.truncation.kind, bound, 1.0 / grid.unit, *psi, total)
             return total
 
         direct = rows is None and vectors.compiled and self.X.flags.c_contiguous
@@ -73,18 +73,18 @@ class InMemory:
             for piece in self._pieces(self.n, _COPIED_VALUES):
                 rows[piece] = vectors.block(*self._piece(piece, None)).X
             return lambda _, j: rows[:, j]
-        multiplier = np.empty((self.n, outputs))
+        multiplier = np.empty((outputs, self.n))
 
         def fill(piece: slice) -> None:
-            kernels.fill_multipliers(*vectors.block(*self._piece(piece, None)), multiplier[piece])
+            kernels.fill_multipliers(*vectors.block(*self._piece(piece, None)), multiplier[:, piece])
 
         parallel_map(fill, self._pieces(self.n, _COPIED_VALUES), thread_count(self.threads))
 
         def column(k: int, j: int) -> NDArray[np.float64]:
             if j == self.columns:
-                return np.ascontiguousarray(multiplier[:, k])
+                return multiplier[k]
             with np.errstate(all="ignore"):
-                return np.asarray(multiplier[:, k] * np.asarray(self.X[:, j], dtype=np.float64))
+                return np.asarray(multiplier[k] * np.asarray(self.X[:, j], dtype=np.float64))
 
         return column
 

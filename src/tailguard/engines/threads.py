@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from tailguard._checks import whole_number
+from tailguard._checks import count
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -22,7 +22,7 @@ _pool: ThreadPoolExecutor | None = None
 def thread_count(threads: int | None = None) -> int:
     """Threads to use: the argument, else TAILGUARD_NUM_THREADS, else the cores this process may use."""
     if threads is not None:
-        return whole_number("threads", threads)
+        return count("threads", threads)
     setting = os.environ.get("TAILGUARD_NUM_THREADS", "")
     if setting:
         if not setting.isdecimal() or int(setting) < 1:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard._checks import real_number
+from tailguard._checks import within
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import RowVectors
 from tailguard.privacy import MAX_GRID_SCALE, MIN_GRID_SCALE, Event, NoiseSource, NotPrivate, Relation
@@ -39,7 +39,7 @@ class GaussianMean:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        real_number("noise_multiplier", self.noise_multiplier, 0.0, 2.0**24)
+        within("noise_multiplier", self.noise_multiplier, 0.0, 2.0**24)
 
     def sensitivity(self, n: int, coordinates: int, relation: Relation, divisor: float | None = None) -> float:
         """L2 sensitivity of the released mean, in the units of the data, with its rounding to the grid."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import NoReturn
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 from tailguard.privacy.budget import Budget, OverBudgetError
 from tailguard.privacy.calibration import total_mu
 from tailguard.privacy.events import Event, Gaussian, Relation, check_relation

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 from tailguard.privacy.concentrated import zcdp_delta, zcdp_epsilon, zcdp_rho
 from tailguard.privacy.events import (
     ApproximateDP,

@@ -84,7 +84,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 
 __all__ = [
     "ArsinhParameters",

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 from tailguard.privacy.accounting import epsilon_of, known_events, total_rho
 from tailguard.privacy.concentrated import zcdp_rho
 from tailguard.privacy.events import Event, Gaussian, NotPrivate, Relation, common_relation

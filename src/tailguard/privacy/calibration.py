@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 from tailguard.privacy.accounting import _TAIL_SHARE, GRID_PRICE, epsilon_of
 from tailguard.privacy.budget import Budget, OverBudgetError
 from tailguard.privacy.concentrated import zcdp_rho

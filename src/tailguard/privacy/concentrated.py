@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from scipy.optimize import brentq
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 from tailguard.privacy.gaussian import SAFETY, gdp_mu
 
 # Above it the textbook conversion is as good as any, and the tight one is rounding.

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 
 Relation = Literal["replace-one", "add-remove"]
 

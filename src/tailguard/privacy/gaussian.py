@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtri
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 
 # The curve is evaluated to about 1e-11 relative; answers are moved by this much to the safe side.
 SAFETY = 1e-9

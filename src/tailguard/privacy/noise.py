@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from scipy.special import ndtri
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 
 # Below this sd in grid units the discrete Gaussian may not be priced as a continuous one.
 MIN_GRID_SCALE = 2.0**20

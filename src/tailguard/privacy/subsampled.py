@@ -30,7 +30,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
-from tailguard.privacy import _checks
+from tailguard import _checks
 from tailguard.privacy.gaussian import gdp_epsilon
 
 _ORDERS = np.concatenate([np.arange(2, 65), np.arange(72, 257, 8), 2 ** np.arange(9, 13)])

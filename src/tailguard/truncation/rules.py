@@ -22,13 +22,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tailguard._checks import real_number
+from tailguard._checks import within
 from tailguard.kernels import rows as kernels
-from tailguard.truncation.smoothing import BETA_RANGE, psi_bound, smoothed_truncation
+from tailguard.truncation.smoothing import BETA_RANGE, NO_TABLE, psi_bound, smoothed_truncation
 
 # Bounds outside this range would under- or overflow the grid of `tailguard.truncation.grid`.
 _BOUND_RANGE = (1e-100, 1e100)
+
+KernelArguments = tuple[float, tuple[float, ...], NDArray[np.float64], float, float]
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,9 @@ class Truncation:
         """Largest L2 norm of the result."""
         return self.largest * math.sqrt(coordinates)
 
-    def kernel_arguments(self) -> tuple[float, tuple[float, ...], float, float]:
-        """Bound and, for psi, its polynomial, cubic and core: what `kernels.rows.truncated_sum` takes."""
-        return self.largest, (0.0,) * 15, 0.0, 0.0
+    def kernel_arguments(self) -> KernelArguments:
+        """Bound and, for psi, its polynomial, table, cubic and core: what `kernels.rows.truncated_sum` takes."""
+        return self.largest, (0.0,) * 15, NO_TABLE, 0.0, 0.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class L2Clip(Truncation):
     kind = kernels.L2
 
     def __post_init__(self) -> None:
-        real_number("clip", self.clip, *_BOUND_RANGE)
+        within("clip", self.clip, *_BOUND_RANGE)
 
     @property
     def largest(self) -> float:
@@ -79,7 +82,7 @@ class CoordinateClip(Truncation):
     kind = kernels.COORDINATE
 
     def __post_init__(self) -> None:
-        real_number("clip", self.clip, *_BOUND_RANGE)
+        within("clip", self.clip, *_BOUND_RANGE)
 
     @property
     def largest(self) -> float:
@@ -96,18 +99,18 @@ class Smoothed(Truncation):
     kind = kernels.SMOOTH
 
     def __post_init__(self) -> None:
-        real_number("scale", self.scale, *_BOUND_RANGE)
-        real_number("beta", self.beta, *BETA_RANGE)
+        within("scale", self.scale, *_BOUND_RANGE)
+        within("beta", self.beta, *BETA_RANGE)
 
     @property
     def largest(self) -> float:
         """The supremum ``kappa_beta * scale``."""
         return psi_bound(self.beta) * self.scale
 
-    def kernel_arguments(self) -> tuple[float, tuple[float, ...], float, float]:
+    def kernel_arguments(self) -> KernelArguments:
         """Scale and the constants of psi."""
         constants = smoothed_truncation(float(self.beta))
-        return float(self.scale), constants.kernel, constants.cubic, constants.core
+        return float(self.scale), constants.kernel, constants.table, constants.cubic, constants.core
 
     def bias_constant(self) -> float:
         r"""Return the least c with :math:`|a - \psi_\beta(a)| \le c a^2`, so the bias is at most ``c v/scale``."""

@@ -36,12 +36,16 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erf, ndtr
 
-from tailguard._checks import real_number
+from tailguard._checks import within
 
 _SQRT2 = math.sqrt(2.0)
 _LIMIT = 2.0 * _SQRT2 / 3.0  # the plateau of phi
 _SPLIT = 2.0
 BETA_RANGE = (0.1, 1000.0)
+# The kernel's polynomial serves where its error, relative to the scale, is at most this; else a table with 1e-9.
+_KERNEL_ERROR = 5e-6
+_CELLS = 512
+NO_TABLE = np.zeros((0, 4))
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class SmoothedTruncation:
     bound: float
     tail: NDArray[np.float64]  # Chebyshev coefficients in 1/|a|, |a| > 2
     kernel: tuple[float, ...]  # m, kappa and 13 coefficients: see kernels.rows.smoothed
+    table: NDArray[np.float64]  # empty, or cubics on cells where the polynomial is too coarse
     cubic: float  # psi(a) = a - cubic a^3 to 1e-9 for |a| <= core
     core: float
 
@@ -104,8 +109,8 @@ def _tail_series(beta: float) -> NDArray[np.float64]:
     return np.asarray(series[: significant[-1] + 1])
 
 
-def _kernel_polynomial(psi: SmoothedTruncation) -> tuple[float, ...]:
-    """The best of a few maps ``v = a / sqrt(1 + m a^2)`` for ``psi(a) = v P(v^2)``, P of degree 12."""
+def _kernel_polynomial(psi: SmoothedTruncation) -> tuple[float, tuple[float, ...]]:
+    """The best of a few maps ``v = a / sqrt(1 + m a^2)`` for ``psi(a) = v P(v^2)``, P of degree 12; and its error."""
     check = np.concatenate([np.linspace(1e-3, 4.0, 2000), np.geomspace(4.0, 1e8, 1000)])
     truth = psi(check)
     nodes = (np.cos(np.pi * (np.arange(400) + 0.5) / 400) + 1.0) / 2.0
@@ -118,7 +123,14 @@ def _kernel_polynomial(psi: SmoothedTruncation) -> tuple[float, ...]:
         v = check / np.sqrt(1.0 + m * check**2)
         error = float(np.max(np.abs(v * Polynomial(coefficients)(v * v) - truth)))
         best = min(best, (error, (m, psi.bound, *map(float, coefficients))))
-    return best[1]
+    return best
+
+
+def _kernel_table(psi: SmoothedTruncation) -> NDArray[np.float64]:
+    """Cubics through psi at four Chebyshev points of every cell of u = 1/(1 + a)."""
+    points = (np.cos(np.pi * (np.arange(4) + 0.5) / 4) + 1.0) / 2.0
+    u = (np.arange(_CELLS)[:, None] + points) / _CELLS
+    return np.ascontiguousarray(np.linalg.solve(np.vander(points, 4, increasing=True), psi(1.0 / u - 1.0).T).T)
 
 
 @lru_cache(maxsize=128)
@@ -129,9 +141,12 @@ def smoothed_truncation(beta: float) -> SmoothedTruncation:
         "bound": psi_bound(beta),
         "tail": _tail_series(beta),
         "cubic": 1.0 / 6.0 + 1.0 / (2.0 * beta),
-        "core": _SQRT2 / (1.0 + 6.0 / math.sqrt(beta)),
+        "core": _SQRT2 / (1.0 + 5.0 / math.sqrt(beta)),
     }
-    return SmoothedTruncation(kernel=_kernel_polynomial(SmoothedTruncation(kernel=(), **bare)), **bare)
+    exact = SmoothedTruncation(kernel=(), table=NO_TABLE, **bare)
+    error, kernel = _kernel_polynomial(exact)
+    table = NO_TABLE if error <= _KERNEL_ERROR else _kernel_table(exact)
+    return SmoothedTruncation(kernel=kernel, table=table, **bare)
 
 
 def psi_bound(beta: float) -> float:
@@ -147,7 +162,7 @@ def psi_bound(beta: float) -> float:
     float
         0.9681 of 2 sqrt(2)/3 at beta = log 100.
     """
-    beta = real_number("beta", beta, *BETA_RANGE)
+    beta = within("beta", beta, *BETA_RANGE)
     return float(_LIMIT * erf(math.sqrt(beta / 2.0)))
 
 
@@ -178,6 +193,6 @@ def psi(a: ArrayLike, beta: float) -> NDArray[np.float64] | float:
 
     The error is at most 1e-14 for beta in [0.5, 100].
     """
-    beta = real_number("beta", beta, *BETA_RANGE)
+    beta = within("beta", beta, *BETA_RANGE)
     values = smoothed_truncation(beta)(a)
     return values if values.ndim else float(values)

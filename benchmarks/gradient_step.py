@@ -1,0 +1,98 @@
+"""One private gradient step against the plain NumPy gradient, in the same run: ``make bench``.
+
+Times are medians of interleaved repetitions, so that a slow moment of the machine hits all rows alike. "truncated" is the
+share of rows with a coordinate beyond sqrt(2) scales (psi) or a norm beyond the clip.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import tailguard as tg
+from tailguard.engines.memory import InMemory
+from tailguard.engines.threads import thread_count
+from tailguard.engines.vectors import Gradients
+from tailguard.truncation import Grid, L2Clip, Smoothed
+
+SHAPES = ((1_000_000, 10), (400_000, 50), (100_000, 200))
+BETA = float(np.sqrt(2 * np.log(100)))
+
+
+def interleaved(functions: dict, repetitions: int = 25) -> dict[str, float]:
+    for function in functions.values():
+        function()
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(repetitions):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            times[name].append(time.perf_counter() - start)
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def steps(n: int, d: int) -> tuple[dict, int]:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    w = np.full(d, d**-0.5)
+    y = X @ w + rng.lognormal(1.0, 1.0, n)
+    residual = np.abs(X @ w - y)
+    norm = residual * np.linalg.norm(X, axis=1)
+    largest = residual * np.abs(X).max(axis=1)
+    engine = InMemory(X, y)
+    vectors = Gradients(tg.losses.Squared(), w[None], fit_intercept=False)
+
+    def exact(truncation):
+        grid = Grid.of(truncation, n)
+        return lambda: engine.truncated_sum(vectors, grid)
+
+    functions = {"NumPy: X.T @ (X @ w - y)": lambda: X.T @ (X @ w - y)}
+    for share in (0.01, 0.3):
+        functions[f"L2 clipping, {share:.0%} truncated"] = exact(L2Clip(float(np.quantile(norm, 1 - share))))
+    for share in (0.01, 0.3):
+        scale = float(np.quantile(largest, 1 - share)) / np.sqrt(2)
+        functions[f"Algorithm 4, {share:.0%} truncated"] = exact(Smoothed(scale, BETA))
+    functions["reading alone: X.sum()"] = lambda: X.sum()
+    return functions, X.nbytes
+
+
+def peak_memory() -> None:
+    """Memory that a fit adds to X: resident set before and after, in a process with warm kernels."""
+    n, d = 2_000_000, 20
+    rng = np.random.default_rng(0)
+    warm = rng.standard_normal((1000, d))
+    options = {"epsilon": 1.0, "clip": 10.0, "steps": 3}
+    tg.algorithms.clipped_gd(tg.losses.Squared(), warm, warm[:, 0], **options)
+    X = rng.standard_normal((n, d))
+    y = X[:, 0].copy()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tg.algorithms.clipped_gd(tg.losses.Squared(), X, y, **options)
+    tg.algorithms.algorithm4(tg.losses.Squared(), X, y, epsilon=1.0, scale=5.0, steps=3)
+    added = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    Console().print(f"peak memory of a fit at {n} x {d}: X is {X.nbytes / 2**20:.0f} MiB, the fit added {added / 1024:.1f} MiB")
+
+
+def main() -> None:
+    peak_memory()
+    table = Table(title=f"one step, {thread_count()} threads of {os.cpu_count()} cores: time over NumPy's plain gradient")
+    table.add_column("step")
+    for n, d in SHAPES:
+        table.add_column(f"{n:.0e} x {d}".replace("e+0", "e"), justify="right")
+    columns = []
+    for n, d in SHAPES:
+        functions, size = steps(n, d)
+        times = interleaved(functions)
+        base = next(iter(times.values()))
+        columns.append({k: f"{t / base:.2f} x  {t * 1e3:.1f} ms  {size / t / 1e9:.0f} GB/s" for k, t in times.items()})
+    for name in columns[0]:
+        table.add_row(name, *(column[name] for column in columns))
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""What the README shows is run: a reader's first copy and paste works."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_worked_example_runs_and_prints_what_it_says(capsys):
+    (example,) = EXAMPLES
+    names = {}
+    exec(compile(example, "README.md", "exec"), names)
+    result, printed = names["result"], capsys.readouterr().out
+    # Its noise is drawn afresh: the bounds are more than 6 standard deviations wide.
+    assert np.all(np.abs(result.w - [2.0, 1.5]) < 0.3)
+    assert abs(result.intercept - 6.0) < 0.4
+    assert result.privacy.private
+    (promised,) = re.findall(r"# (\(1, .*?replaced)", example)
+    assert promised in printed
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/design.md", "docs/guarantees.md"])
+def test_links_and_named_files_exist(name):
+    page = ROOT / name
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+    for file in re.findall(r"`((?:src|tests|benchmarks|docs)/[\w./-]+)`", text):
+        assert (ROOT / file).exists(), file
+
+
+def test_every_command_that_is_named_exists():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", README, flags=re.MULTILINE))
+    assert {first or second for first, second in named} <= targets
