@@ -5,6 +5,7 @@ Both only choose among the named algorithms: the parameters of a method are thos
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -78,10 +79,29 @@ def minimize(
             raise ValueError(
                 f"epsilon={epsilon!r} is not accepted by method='robust', which is not private: leave it out."
             )
+        _check_parameters(method, function, parameters)
         return function(loss, X, y, **parameters)
     if epsilon is None:
         raise ValueError("epsilon=None is not accepted: give a positive number, for example epsilon=1.0.")
+    _check_parameters(method, function, parameters)
     return function(loss, X, y, epsilon=epsilon, delta=delta, **parameters)
+
+
+def _check_parameters(method: str, function: Callable[..., Result], parameters: dict[str, Any]) -> None:
+    """Say which parameters a method needs and takes, rather than leave it to Python."""
+    signature = inspect.signature(function).parameters.values()
+    named = [item for item in signature if item.kind is item.KEYWORD_ONLY and item.name not in ("epsilon", "delta")]
+    takes = [item.name for item in named]
+    if any(item.kind is item.VAR_KEYWORD for item in signature):
+        takes += list(algorithms.RunOptions.__annotations__)
+    for name in parameters:
+        if name not in takes:
+            raise TypeError(f"{name} is not a parameter of method={method!r}, which takes {', '.join(takes)}.")
+    for item in named:
+        if item.default is item.empty and item.name not in parameters:
+            raise TypeError(
+                f"method={method!r} needs {item.name}, a public number; see tailguard.algorithms.{function.__name__}."
+            )
 
 
 def private_mean(

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from tailguard.constraints import Constraint
 from tailguard.losses import Loss, PerRow, Squared
@@ -76,8 +75,11 @@ def _minimiser(loss: Loss, X: Array, y: Array, alpha: float) -> Array:
         moment = X.T @ y / len(X)
         if not (np.isfinite(gram).all() and np.isfinite(moment).all()):
             return np.full(size, np.nan)
-        # The pseudo-inverse, so that a block with a constant column still has an answer.
-        return np.asarray(np.linalg.lstsq(gram, moment, rcond=1e-12)[0])
+        try:
+            # The pseudo-inverse, so that a block with a constant column still has an answer.
+            return np.asarray(np.linalg.lstsq(gram, moment, rcond=1e-12)[0])
+        except np.linalg.LinAlgError:  # depends on the data, so it must not leave
+            return np.full(size, np.nan)
 
     def risk(w: Array) -> tuple[float, Array]:
         if isinstance(loss, PerRow):
@@ -88,6 +90,8 @@ def _minimiser(loss: Loss, X: Array, y: Array, alpha: float) -> Array:
         value = np.nanmean(loss.value(z, y)) + alpha / 2.0 * float(w @ w)
         slope = np.nan_to_num(loss.dz(z, y)).reshape(len(X), -1)
         return float(value), np.asarray((slope.T @ X).ravel() / len(X) + alpha * w)
+
+    from scipy.optimize import minimize  # half of the package's import time
 
     # A fixed number of iterations; the status is not looked at, since it depends on the data.
     return np.asarray(minimize(risk, np.zeros(size), jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)

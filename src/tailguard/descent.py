@@ -142,6 +142,10 @@ class Result:
     privacy: PrivacyReport = field(repr=False)
     state: State | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        intercept = "" if self.intercept is None else f", intercept={self.intercept!r}"
+        return f"Result(w={self.w!r}{intercept})\n{self.privacy.guarantee}"
+
 
 Callback = Callable[[State], Any]
 
@@ -218,6 +222,7 @@ def descend(
         parameters=parameters,
         n=engine.n,
         relation=plan.sampler.relation,
+        budget=budget,
     )
     final = state.w if plan.average == "last" or state.step == 0 else state.total / state.step
     iterates = np.array(path).reshape(len(path), *shape)

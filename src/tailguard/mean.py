@@ -98,6 +98,7 @@ class MeanTable:
             parameters=facts,
             n=self.n,
             relation=sampler.relation,
+            budget=self.budget,
         )
         return MeanResult(float(value[0]) if self.single else value, report)
 

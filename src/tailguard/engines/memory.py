@@ -19,6 +19,9 @@ _PIECE_VALUES = 2**21
 _COPIED_VALUES = 2**16
 
 
+BlockFunction = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+
+
 @dataclass(frozen=True)
 class InMemory:
     """An engine over a matrix of rows ``X`` (n, d) and, for gradients, their targets ``y`` (n,).
@@ -64,6 +67,12 @@ class InMemory:
         pieces = self._pieces(self.n if rows is None else len(rows), _PIECE_VALUES if direct else _COPIED_VALUES)
         sums = parallel_map(piece_sum, pieces, thread_count(self.threads))
         return np.sum(sums, axis=0) if sums else np.zeros(shape, dtype=np.int64)
+
+    def integer_sum(self, function: BlockFunction, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """Sum over pieces of rows of ``function(X, y)``, an int64 array: counts, and exact products."""
+        pieces = self._pieces(self.n, _COPIED_VALUES)
+        sums = parallel_map(lambda piece: function(*self._piece(piece, None)), pieces, thread_count(self.threads))
+        return np.sum(sums, axis=0, dtype=np.int64).reshape(shape)
 
     def columns_of(self, vectors: RowVectors) -> Callable[[int, int], NDArray[np.float64]]:
         """Return a function of (output, coordinate) that gives that coordinate of every row's vector, shape (n,)."""

@@ -7,6 +7,7 @@ vectors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -64,6 +65,26 @@ class RowValues:
     def block(self, X: NDArray[Any], y: NDArray[Any]) -> KernelBlock:
         """Multiplier 1."""
         return KernelBlock(X, y, np.zeros((1, X.shape[1])), False, kernels.GIVEN, 0.0, np.ones((len(X), 1)))
+
+
+@dataclass(frozen=True)
+class RowFunction:
+    """Any function of a block of rows to vectors of ``width`` numbers; row i of its result depends on row i alone."""
+
+    function: Callable[[NDArray[Any], NDArray[Any]], Array]
+    width: int
+    compiled = False
+    factored = False
+
+    def shape(self, columns: int) -> tuple[int, int]:
+        """One output."""
+        return 1, self.width
+
+    def block(self, X: NDArray[Any], y: NDArray[Any]) -> KernelBlock:
+        """Call the function."""
+        with np.errstate(all="ignore"):
+            rows = _per_row("function(X, y)", self.function(X, y), (len(X), self.width))
+        return KernelBlock(rows, y, np.zeros((1, self.width)), False, kernels.GIVEN, 0.0, np.ones((len(X), 1)))
 
 
 @dataclass(frozen=True)

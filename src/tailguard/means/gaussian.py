@@ -65,13 +65,13 @@ class GaussianMean:
         total = engine.truncated_sum(vectors, grid, sampler.rows(engine.n, noise.at(0)))
         if self.noise_multiplier > 0.0:
             scale = self.noise_multiplier * grid.sensitivity(total.size, sampler.sensitivity_relation)
-            total = _saturating_add(
-                total, noise.at(1).discrete_gaussian(_on_grid(scale), total.size).reshape(total.shape)
+            total = saturating_add(
+                total, noise.at(1).discrete_gaussian(on_grid(scale), total.size).reshape(total.shape)
             )
         return np.asarray(total * (grid.unit / sampler.divisor(engine.n)), dtype=np.float64)
 
 
-def _on_grid(scale: float) -> float:
+def on_grid(scale: float) -> float:
     """Refuse noise that the grid cannot carry; the sizes are public, so this says nothing about the data."""
     if MIN_GRID_SCALE <= scale <= MAX_GRID_SCALE:
         return scale
@@ -79,7 +79,7 @@ def _on_grid(scale: float) -> float:
     raise ValueError(f"epsilon asks for noise of {scale:.3g} grid units, outside [2**20, 2**55]: give {remedy}.")
 
 
-def _saturating_add(total: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
+def saturating_add(total: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
     """Add without wrapping around: beyond 2**62 the result stays there, which is post-processing."""
     limit = 2.0**62
     exact = np.abs(noise.astype(np.float64) + total.astype(np.float64)) < limit

@@ -31,8 +31,8 @@ from tailguard.privacy import Event, NoiseSource, NotPrivate, ZeroConcentrated
 from tailguard.privacy.arsinh_normal import ArsinhParameters, release, release_grid
 from tailguard.sampling import Sampler
 
-# Y is a discrete Gaussian in steps of 2**-40: exact tails, no ragged ends.
-_NORMAL_GRID = 2.0**40
+# Y is a discrete Gaussian in steps of 2**-50: exact tails, no ragged ends.
+_NORMAL_GRID = 2.0**50
 PRINTED_REASON = (
     "the noise scale that the paper prints is not a smooth bound on the sensitivity: one far value makes the "
     "noise of neighbouring tables differ without limit"

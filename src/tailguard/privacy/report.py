@@ -216,7 +216,7 @@ class PrivacyReport:
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = [("method", self.method), ("budget", self.budget)]
-        facts += [(name, str(value)) for name, value in self.parameters.items()]
+        facts += [(name, _short(value)) for name, value in self.parameters.items() if value is not None]
         return [(name, value) for name, value in facts if value]
 
     def _table(self) -> list[tuple[str, str, str]]:
@@ -224,10 +224,17 @@ class PrivacyReport:
         weights = [_weight(event) for event in self.events]
         total = math.fsum(weight for weight in weights if weight is not None)
         comparable = None not in weights and 0.0 < total < math.inf
+        groups: dict[str, list[int]] = {}
+        for index, event in enumerate(self.events):
+            groups.setdefault(event.label or "-", []).append(index)
         table = [("spent on", "share", "mechanism")]
-        for event, weight in zip(self.events, weights, strict=True):
-            share = f"{100.0 * weight / total:.1f} %" if comparable and weight is not None else "-"
-            table.append((event.label or "-", share, event.describe()))
+        for label, members in groups.items():
+            part = math.fsum(weights[index] or 0.0 for index in members)
+            share = f"{100.0 * part / total:.1f} %" if comparable else "-"
+            kinds = {type(self.events[index]).__name__ for index in members}
+            one = len(members) == 1
+            mechanism = self.events[members[0]].describe() if one else f"{len(members)} releases, {', '.join(kinds)}"
+            table.append((label, share, mechanism))
         return table
 
     def to_dict(self) -> dict[str, Any]:
@@ -281,6 +288,11 @@ def _up(value: float) -> str:
     rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(Decimal(value) * (1 - Decimal("1e-9")))
     mantissa, _, exponent = f"{float(rounded):g}".partition("e")
     return mantissa if not exponent else f"{mantissa}e{int(exponent)}"
+
+
+def _short(value: Any) -> str:
+    """Return a parameter for people: six digits of a float."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:

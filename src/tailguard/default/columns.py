@@ -1,0 +1,217 @@
+r"""Stage A: where a column lies, how wide it is and where to truncate it, over the whole range of floats.
+
+Two queries for all columns at once, on data with no bound known:
+
+1. a **histogram of binary exponents** of ``|x - c|`` (first c = 0). A row is in one bin per column. The bins within the noise
+   of zero are ignored; the highest significant bin near the most credible mode gives a bound ``2^top``, the significant bins
+   together a mean square;
+2. the **mean** of ``(x - c)/k``, clipped to +-1, with ``k = 2^top``, doubled if the end of the histogram is soft.
+
+A column that lies far from c compared with its spread is looked at again about its released mean, at most twice.
+What comes out is a truncation ``[c - M, c + M]`` with M four times the bound if the end is soft, and the mean and scale of the
+truncated column. A column in which nothing but zeros is significant is taken for a rare 0/1 column. Nothing here is ever
+larger than what the histogram saw, so one wild value cannot stretch a column.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+Extract = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+
+# Bins of the first look: zero, then one for each exponent in [-80, 80], then twenty exponents each.
+_TOPS = np.concatenate([np.arange(-1060, -80, 20), np.arange(-80, 81), np.arange(100, 1041, 20)]).astype(float)
+_EDGES = _TOPS[:-1] + 0.5
+_COARSE = np.abs(_TOPS) > 80
+# A public prior over exponents, heavy-tailed about 1: it only decides which of several noisy modes is believed.
+_LOG_PRIOR = -2.0 * np.log1p(np.maximum(np.abs(_TOPS) - 3.0, 0.0) / 4.0)
+_LOG_PRIOR -= np.log(np.sum(np.exp(_LOG_PRIOR)))
+# Bins of later looks: everything else, then the 40 exponents below the known bound.
+_BELOW = 41
+
+FALSE_ALARM = 1e-3  # probability that noise alone is taken for a mode
+SIGNIFICANT = 3.5  # standard deviations from which a bin counts
+SOFT_END = 0.05  # an end is sharp if the next bin is below this fraction of the last
+WIDE = 4.0  # a soft end is truncated this many bounds out
+FAR = 0.6  # a mean square more than this share of which is the squared mean: look again about the mean
+LOOKS = (0.6, 0.25, 0.15)  # shares of the looks
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Released description of a set of columns."""
+
+    centre: Array
+    reach: Array
+    mean: Array
+    scale: Array
+    seen: NDArray[np.bool_]
+
+    @property
+    def lower(self) -> Array:
+        """Lower truncation points."""
+        return self.centre - self.reach
+
+    @property
+    def upper(self) -> Array:
+        """Upper truncation points."""
+        return self.centre + self.reach
+
+    def standardise(self, X: NDArray[Any]) -> Array:
+        """Truncate, centre and scale rows; a missing value takes the released mean and becomes 0."""
+        Z = (np.clip(X, self.lower, self.upper) - self.mean) / self.scale
+        return np.nan_to_num(Z, nan=0.0, posinf=0.0, neginf=0.0)
+
+    @staticmethod
+    def unknown(count: int) -> Columns:
+        """Columns that were not looked at."""
+        zero, one = np.zeros(count), np.ones(count)
+        return Columns(zero, one, zero, one, np.zeros(count, bool))
+
+
+class _Reading(NamedTuple):
+    """What a noisy histogram says."""
+
+    top: float  # exponent of the bound, NaN: nothing seen
+    square: float  # mean square over 4**top
+    soft: bool
+    seen: bool
+    coarse: bool
+
+
+def exponent(a: Array) -> NDArray[np.int64]:
+    """K with ``2^(k-1) < a <= 2^k`` for positive a, so that 0/1 columns have the bound 1."""
+    return np.frexp(np.nextafter(np.minimum(a, np.finfo(float).max), 0.0))[1].astype(np.int64)
+
+
+def first_look(Z: Array) -> NDArray[np.int64]:
+    """Counts of exponents of every column over all floats, (columns, bins); zeros and missing values in bin 0."""
+    size = np.abs(Z)
+    index = np.searchsorted(_EDGES, exponent(size)) + 1
+    return _count(np.where(size > 0, index, 0), len(_TOPS) + 1)
+
+
+def later_look(Z: Array, top: Array) -> NDArray[np.int64]:
+    """Counts of the 40 exponents up to ``top``, (columns, 41); everything else in bin 0."""
+    size = np.abs(Z)
+    index = exponent(size) - top.astype(np.int64) + _BELOW - 1
+    return _count(np.where((size > 0) & (index > 0) & (index < _BELOW), index, 0), _BELOW)
+
+
+def _count(index: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
+    columns = index.shape[1]
+    flat = (index + np.arange(columns) * bins).ravel()
+    return np.bincount(flat, minlength=columns * bins).reshape(columns, bins)
+
+
+def locate(
+    queries: Queries, extract: Extract, count: int, f_hist: float, f_mean: float, centred: bool = True
+) -> Columns:
+    """Find truncation, mean and scale of ``count`` columns, ``extract(X, y)``.
+
+    Sensitivities: sqrt(2 columns) for the histograms, 2 sqrt(columns) for the means.
+    Shares: at most ``f_hist + f_mean`` over all looks.
+    """
+    c, m, s = np.zeros(count), np.zeros(count), np.ones(count)
+    reach, top, seen = np.ones(count), np.zeros(count), np.zeros(count, bool)
+    todo = np.arange(count)
+    for look, part in enumerate(LOOKS):
+
+        def moved(X: Any, y: Any, todo: NDArray = todo) -> Array:
+            with np.errstate(all="ignore"):
+                return np.asarray(extract(X, y)[:, todo] - c[todo], dtype=np.float64)
+
+        readings, sd_hist = _histograms(queries, moved, top[todo] if look else None, len(todo), f_hist * part)
+        if look == 0:
+            seen = np.array([reading.seen for reading in readings])
+        kept = np.array([not math.isnan(reading.top) for reading in readings])
+        todo, readings = todo[kept], [reading for reading in readings if not math.isnan(reading.top)]
+        if not len(todo):
+            break
+        top[todo] = [reading.top for reading in readings]
+        soft = np.array([reading.soft for reading in readings])
+        square = np.array([reading.square for reading in readings]) / 4.0**soft
+        bound = 2.0 ** (top[todo] + soft)
+
+        def scaled(X: Any, y: Any, todo: NDArray = todo, bound: Array = bound) -> Array:
+            with np.errstate(all="ignore"):
+                return np.nan_to_num(np.clip((extract(X, y)[:, todo] - c[todo]) / bound, -1.0, 1.0), nan=0.0)
+
+        first, sd = queries.mean("column means", scaled, len(todo), math.sqrt(len(todo)), f_mean * part)
+        first = np.clip(first, -1.0, 1.0) if centred else np.zeros(len(todo))
+        # A bound of exactly 1 with a sharp end, or nothing seen at all: a 0/1 column, however rare or common.
+        unit = (top[todo] == 0) & ~soft & (look == 0)
+        far = (first**2 > FAR * square + 4.0 * sd**2) & ~unit
+        variance = np.maximum(square - first**2 + sd**2, np.maximum(0.1 * square, sd**2))
+        if centred:
+            rare = np.maximum(np.abs(first) * (1.0 - np.abs(first)), SIGNIFICANT * sd_hist)
+            variance = np.where(unit, rare, variance)
+        reach[todo] = np.where(soft, WIDE, 1.0) * bound
+        s[todo] = bound * np.sqrt(np.minimum(variance, 1.0))
+        m[todo] = c[todo] + bound * first
+        todo = todo[far | np.array([reading.coarse for reading in readings])]
+        if not centred or look == len(LOOKS) - 1 or not len(todo):
+            break
+        c[todo] = m[todo]
+    return Columns(c, reach, m, s, seen)
+
+
+def _histograms(
+    queries: Queries, moved: Extract, top: Array | None, count: int, share: float
+) -> tuple[list[_Reading], float]:
+    """Ask for the histograms of all columns and read them."""
+    sensitivity = math.sqrt(2.0 * count)
+    if top is None:
+        shape = (count, len(_TOPS) + 1)
+        noisy = queries.counts("column scales", lambda X, y: first_look(moved(X, y)), shape, sensitivity, share)
+        return [_read_first(h[1:], noisy.sd) for h in noisy.value], noisy.sd
+    shape = (count, _BELOW)
+    noisy = queries.counts("column scales", lambda X, y: later_look(moved(X, y), top), shape, sensitivity, share)
+    return [_read_later(h[1:], noisy.sd, bound) for h, bound in zip(noisy.value, top, strict=True)], noisy.sd
+
+
+def _read_first(h: Array, sd: float) -> _Reading:
+    """The most credible mode, and from there upwards over significant bins, stricter the wider the gap."""
+    windows = [np.convolve(h, np.ones(k), "same") / math.sqrt(k) for k in (1, 3, 5)]
+    z = np.max(windows, axis=0) / sd
+    mode = int(np.argmax(np.where(z > 0, z * z / 2.0, 0.0) + _LOG_PRIOR))
+    if z[mode] <= 0 or 3.0 * ndtr(-z[mode]) > FALSE_ALARM * math.exp(_LOG_PRIOR[mode]):
+        return _Reading(0.0, 0.0, soft=False, seen=False, coarse=False)
+    near = range(max(mode - 12, 0), min(mode + 2, len(h) - 1) + 1)
+    significant = [k for k in near if h[k] > SIGNIFICANT * sd]
+    if not significant:
+        significant = [max(range(max(mode - 2, 0), min(mode + 3, len(h))), key=lambda k: h[k])]
+    k = significant[-1] + 1
+    while k <= min(significant[-1] + 6, len(h) - 2):
+        if h[k] > (SIGNIFICANT + 0.5 * (k - significant[-1] - 1)) * sd:
+            significant.append(k)
+        k += 1
+    return _reading(h, sd, significant, _TOPS, bool(_COARSE[significant[-1]]))
+
+
+def _read_later(h: Array, sd: float, below: float) -> _Reading:
+    """The highest significant bin below the known bound."""
+    significant = [k for k in range(len(h)) if h[k] > SIGNIFICANT * sd]
+    if not significant:
+        return _Reading(math.nan, 0.0, soft=True, seen=False, coarse=False)
+    return _reading(h, sd, significant, below - len(h) + 1 + np.arange(len(h)), coarse=False)
+
+
+def _reading(h: Array, sd: float, significant: list[int], tops: Array, coarse: bool) -> _Reading:
+    last = significant[-1]
+    top = float(np.clip(tops[last], -990.0, 990.0))
+    following = h[last + 1] if last + 1 < len(h) else 0.0
+    soft = bool(following + sd >= SOFT_END * h[last])
+    # 7/12 is the mean of x^2 over (1/2, 1]: what a row of the top bin adds to the mean square.
+    square = sum(max(float(h[k]), 0.0) * 4.0 ** (tops[k] - tops[last]) for k in significant) * 7.0 / 12.0
+    return _Reading(top, max(square, 1e-6), soft, seen=True, coarse=coarse)

@@ -1,0 +1,135 @@
+r"""Stage B: decorrelated features, and the curvature of the score in them.
+
+Rows enter with the Mallows weight ``w = min(1, R/|a|, cap R^2/|a|^2)`` of their design vector ``a = (1, features)``: a row
+that is far out in the features counts less, by a rule that looks at its features only, so the solution of the weighted
+equations is still the right one. ``w |a|^2 <= cap R^2``, so the weighted Gram matrix has Frobenius sensitivity
+``sqrt(2) cap R^2`` (`Queries.gram` of ``sqrt(w) a``).
+
+The first Gram matrix gives the correlations, shrunk to none by the known noise (Ledoit and Wolf 2004), and a whitening W. Scales
+come from stage A: weights make the variance of a rare column look tiny, so its inverse must not be taken from here. The second,
+in whitened coordinates, is the curvature H of the very score that the steps use; what its eigenvalues are raised by for
+stability acts as a ridge penalty, so that noise cannot pile up over the steps in directions in which little is known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.default.columns import Columns
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+
+RADIUS = (0.55, 0.75)  # of the weights, over sqrt(p), in the first and second Gram matrix
+LOOSE_CAP, TIGHT_CAP = 6.0, 2.0
+CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over their mean
+RIDGE = 0.6  # of the spectral noise, added to eigenvalues
+PRECISION = 0.05  # spectral noise that is worth paying for
+SHARE = 0.06  # at most, for each matrix
+
+
+@dataclass(frozen=True)
+class Design:
+    """Released map from rows to design vectors ``a = (1, W'(z - h))`` of the standardised truncated features z."""
+
+    columns: Columns
+    shift: Array
+    whitening: Array
+    correlation: Array
+    intercept: bool
+    radius: float
+    cap: float
+
+    @property
+    def width(self) -> int:
+        """Number of design coordinates, the constant first."""
+        return len(self.shift) + 1
+
+    def vectors(self, X: NDArray[Any]) -> Array:
+        """Design vectors of rows."""
+        z = self.columns.standardise(X)
+        a = np.empty((len(z), self.width))
+        a[:, 0] = 1.0 if self.intercept else 0.0
+        a[:, 1:] = (z - self.shift) @ self.whitening
+        return a
+
+    def weights(self, a: Array) -> Array:
+        """Mallows weights of design vectors."""
+        ratio = self.radius / np.maximum(np.sqrt(np.einsum("ij,ij->i", a, a)), 1e-300)
+        return np.minimum(1.0, np.minimum(ratio, self.cap * ratio * ratio))
+
+    def gram(self, queries: Queries, label: str, share: float) -> tuple[Array, float]:
+        """Release the weighted Gram matrix and the sd of its noise."""
+
+        def rows(X: Any, y: Any) -> Array:
+            a = self.vectors(X)
+            return np.asarray(a * np.sqrt(self.weights(a))[:, None])
+
+        value, sd = queries.gram(label, rows, self.width, math.sqrt(self.cap) * self.radius, share)
+        return value, sd
+
+
+def decorrelate(queries: Queries, columns: Columns, intercept: bool) -> Design:
+    """First Gram matrix: centre, correlations and whitening."""
+    d = len(columns.mean)
+    raw = Design(columns, np.zeros(d), np.eye(d), np.eye(d), intercept, RADIUS[0] * math.sqrt(d + 1), TIGHT_CAP)
+    G, sd = raw.gram(queries, "correlations", gram_share(queries, raw, PRECISION))
+    level = max(G[0, 0], 0.2) if intercept else 1.0
+    h = G[0, 1:] / level if intercept else np.zeros(d)
+    G = G[1:, 1:] - np.outer(h, h) * level
+    v = np.maximum(np.diag(G), 2.0 * sd + 0.005)
+    C = np.clip(G / np.sqrt(np.outer(v, v)), -0.98, 0.98)
+    noise = sd**2 / 2.0 / np.outer(v, v)
+    np.fill_diagonal(C, 0.0)
+    np.fill_diagonal(noise, 0.0)
+    keep = 1.0 - min(1.0, noise.sum() / max(float(np.sum(C * C)), 1e-300))
+    values, V = np.linalg.eigh(np.eye(d) + keep * C)
+    values = np.maximum(values, 0.0) + RIDGE * keep * sd * math.sqrt(2.0 * d) / v.mean()
+    values = np.maximum(values, CORRELATION_FLOOR)
+    design = Design(
+        columns, h, V / np.sqrt(values), (V * values) @ V.T, intercept, RADIUS[1] * math.sqrt(d + 1), LOOSE_CAP
+    )
+    # The cap is as loose as the noise of the second Gram matrix allows; public.
+    loosest = PRECISION / gram_noise(queries, design, SHARE) * LOOSE_CAP
+    return Design(
+        columns, h, design.whitening, design.correlation, intercept, design.radius, min(6.0, max(2.0, loosest))
+    )
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """Inverse curvature of the score, and the ridge penalty that the floor on its eigenvalues amounts to."""
+
+    inverse: Array
+    penalty: Array
+
+
+def curvature(queries: Queries, design: Design) -> Curvature:
+    """Second Gram matrix, shrunk to a multiple of the identity by the known noise, its eigenvalues bounded below."""
+    H, sd = design.gram(queries, "curvature", gram_share(queries, design, PRECISION))
+    if not design.intercept:
+        H[0, 0] = 1.0
+    p = len(H)
+    level = min(1.5, max(0.05, float(np.trace(H)) / p))
+    spread = H - level * np.eye(p)
+    keep = 1.0 - min(1.0, sd**2 * p * (p + 1) / 2.0 / max(float(np.sum(spread * spread)), 1e-300))
+    values, V = np.linalg.eigh(level * np.eye(p) + keep * spread)
+    raised = np.maximum(values, 0.0) + RIDGE * keep * sd * math.sqrt(2.0 * p)
+    raised = np.maximum(raised, CURVATURE_FLOOR * level)
+    return Curvature((V / raised) @ V.T, (V * (raised - np.maximum(values, 0.0))) @ V.T)
+
+
+def gram_noise(queries: Queries, design: Design, share: float) -> float:
+    """Spectral noise of the design's Gram matrix bought with a share: about sd sqrt(2p); public."""
+    sensitivity = math.sqrt(2.0) * design.cap * design.radius**2
+    return queries.sd(sensitivity, share) * math.sqrt(2.0 * design.width)
+
+
+def gram_share(queries: Queries, design: Design, precision: float) -> float:
+    """Share that buys a spectral noise of ``precision``, between SHARE/10 and SHARE; public."""
+    return min(SHARE, max(SHARE / 10.0, SHARE * (gram_noise(queries, design, SHARE) / precision) ** 2))

@@ -1,0 +1,550 @@
+"""scikit-learn estimators with differential privacy.
+
+Each is thin: it checks its arguments, chooses a loss, and hands the rows to the default (`tailguard.default`) or to a
+named algorithm (`tailguard.algorithms`). The data is never looked at in any other way, so no value in it can make ``fit``
+raise, warn or leave a trace; only shapes, types and parameters can.
+
+=============================  ==========================================================
+estimator                      what it promises to approach
+=============================  ==========================================================
+`PrivateRidge`                 the minimiser of the squared risk: the slopes of the mean
+`PrivateHuberRegressor`        the minimiser of the Huber risk: slopes of the bulk
+`PrivateLogisticRegression`    the minimiser of the (multinomial) log-loss
+`PrivatePoissonRegressor`      the minimiser of the Poisson deviance, log link
+=============================  ==========================================================
+
+Under noise that is skewed *and* whose size depends on x, as in medical costs, the slopes of the mean and of the bulk differ:
+choose `PrivateRidge` to predict totals, `PrivateHuberRegressor` to describe the typical row; the latter needs less budget.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from tailguard._checks import one_of
+from tailguard.algorithms import algorithm1, algorithm3, algorithm4, clipped_gd, robust_gd
+from tailguard.constraints import Constraint
+from tailguard.default import DefaultOptions, LinearModel, fit_default
+from tailguard.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared
+from tailguard.privacy import PrivacyReport
+
+Array = NDArray[np.float64]
+METHODS = ("auto", "clipped", "smoothed", "trimmed", "aggregate", "robust")
+
+
+class _PrivateLinearModel(BaseEstimator):
+    """What the estimators share: parameters, validation, dispatch and truncated prediction."""
+
+    coef_: Array
+    intercept_: Any
+    privacy_: PrivacyReport
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        alpha: float = 0.0,
+        method: str = "auto",
+        fit_intercept: bool = True,
+        clip: float | None = None,
+        v: float | None = None,
+        scale: float | None = None,
+        bounds: tuple[float, float] | None = None,
+        constraint: Constraint | None = None,
+        blocks: int | None = None,
+        steps: int | None = None,
+        step_size: float | None = None,
+        batch_size: float | None = None,
+        allow_large_delta: bool = False,
+        random_state: Any = None,
+        threads: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.alpha = alpha
+        self.method = method
+        self.fit_intercept = fit_intercept
+        self.clip = clip
+        self.v = v
+        self.scale = scale
+        self.bounds = bounds
+        self.constraint = constraint
+        self.blocks = blocks
+        self.steps = steps
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.allow_large_delta = allow_large_delta
+        self.random_state = random_state
+        self.threads = threads
+
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> Self:
+        """Fit the model; everything that leaves is differentially private.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            Rows; any values, missing and infinite ones included. pandas and polars frames keep their column names.
+        y : array_like of shape (n,)
+            Targets or labels.
+        **refused
+            ``sample_weight`` is refused: a weight multiplies what one row can change.
+
+        Returns
+        -------
+        self
+            With ``coef_``, ``intercept_`` and ``privacy_``.
+        """
+        if refused.get("sample_weight") is not None:
+            raise ValueError(
+                "sample_weight is not accepted: the guarantee is per row, and a weight would multiply what one row can "
+                "change. Leave it out, or repeat the fit on the rows you want."
+            )
+        for name in set(refused) - {"sample_weight"}:
+            raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {name!r}")
+        one_of("method", self.method, METHODS)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        X = validate_data(
+            self, X, accept_sparse=True, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2
+        )
+        X = X.toarray() if hasattr(X, "toarray") else X
+        y = column_or_1d(y, warn=True)
+        if len(y) != len(X):
+            raise ValueError(f"y has {len(y)} values but X has {len(X)} rows: give one value per row.")
+        loss, target = self._loss_and_target(y)
+        model = self._fit_auto(loss, X, target) if self.method == "auto" else self._fit_method(loss, X, target)
+        self.coef_, self.intercept_, self.privacy_ = model.coef, model.intercept, model.privacy
+        self.lower_, self.upper_ = model.lower, model.upper
+        return self
+
+    def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
+        raise NotImplementedError
+
+    def _fit_auto(self, loss: Loss, X: NDArray[Any], y: Array) -> LinearModel:
+        options = DefaultOptions(
+            self.epsilon,
+            self.delta,
+            self.alpha,
+            self.fit_intercept,
+            self.allow_large_delta,
+            self.random_state,
+            self.threads,
+        )
+        return fit_default(loss, X, y, options)
+
+    def _fit_method(self, loss: Loss, X: NDArray[Any], y: Array) -> LinearModel:
+        """Hand the rows to a named algorithm, with the parameters that the user gave and its defaults for the rest."""
+        promise: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta}
+        common = {"alpha": self.alpha, "random_state": self.random_state, "threads": self.threads}
+        common |= {"allow_large_delta": self.allow_large_delta}
+        if self.method == "aggregate":
+            return self._fit_aggregate(loss, X, y, promise | common)
+        common |= {"fit_intercept": bool(self.fit_intercept)}
+        common |= _given(constraint=self.constraint, steps=self.steps, step_size=self.step_size)
+        if self.method == "clipped":
+            result = clipped_gd(
+                loss,
+                X,
+                y,
+                clip=_needed("clip", self.clip, self.method),
+                batch_size=self.batch_size,
+                **promise,
+                **common,
+            )
+        elif self.method == "trimmed":
+            a, b = _needed("bounds", self.bounds, self.method)
+            result = algorithm3(loss, X, y, a=a, b=b, **promise, **common)
+        elif self.method == "smoothed":
+            result = algorithm4(loss, X, y, v=self.v, scale=self.scale, batch_size=self.batch_size, **promise, **common)
+        else:
+            result = robust_gd(loss, X, y, v=self.v, scale=self.scale, batch_size=self.batch_size, **common)
+        intercept = result.intercept if self.fit_intercept else np.zeros(loss.outputs) if loss.outputs > 1 else 0.0
+        return LinearModel.plain(result.w, intercept, result.privacy)
+
+    def _fit_aggregate(self, loss: Loss, X: NDArray[Any], y: Array, arguments: dict[str, Any]) -> LinearModel:
+        """Algorithm 1; the intercept is one more coefficient, on a column of ones."""
+        constraint = _needed("constraint", self.constraint, self.method)
+        if self.fit_intercept:
+            X = np.column_stack([X, np.ones(len(X), X.dtype)])
+        result = algorithm1(loss, X, y, blocks=self.blocks, constraint=constraint, **arguments)
+        if not self.fit_intercept:
+            return LinearModel.plain(result.w, np.zeros(loss.outputs) if loss.outputs > 1 else 0.0, result.privacy)
+        intercept = result.w[..., -1]
+        return LinearModel.plain(
+            result.w[..., :-1], intercept if np.ndim(intercept) else float(intercept), result.privacy
+        )
+
+    def _predictor(self, X: ArrayLike) -> Array:
+        """Linear predictor of the truncated features, (n,) or (n, classes); missing values count as 0."""
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, accept_sparse=True, dtype=[np.float64, np.float32], ensure_all_finite=False
+        )
+        X = X.toarray() if hasattr(X, "toarray") else X
+        X = np.clip(np.nan_to_num(X, nan=0.0), self.lower_, self.upper_)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.nan_to_num(X @ self.coef_.T + self.intercept_)
+
+    def _repr_html_(self) -> str:
+        report = getattr(self, "privacy_", None)
+        return str(self._html_repr()) + ("" if report is None else report._repr_html_())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
+    """A regressor predicts a number."""
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Predict the target of every row.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Rows; each feature is first truncated to ``[lower_, upper_]``.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Predictions.
+        """
+        return self._predictor(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # with the few rows of a check, noise is all there is
+        return tags
+
+    def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
+        if y.dtype.kind not in "fiubO":
+            raise TypeError(f"y has dtype {y.dtype}: give real numbers.")
+        return self._loss(), np.asarray(y, dtype=np.float64)
+
+    def _loss(self) -> Loss:
+        raise NotImplementedError
+
+
+class PrivateRidge(_PrivateRegressor):
+    """Linear regression with differential privacy: slopes of the conditional mean.
+
+    With the default method it needs nothing but epsilon: no bounds, no scaling, no clip norm, no moments. It approaches the
+    minimiser of the squared population risk; the clip of its residuals widens as n grows, until clipping bias, sampling
+    error and privacy noise balance.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        The promise: smaller is more private.
+    delta : float, optional
+        Default ``min(1e-6, n**-1.5)``.
+    alpha : float, default=0.0
+        L2 penalty ``alpha/2 |w|^2`` on the coefficients beside the mean loss; the intercept is not penalised.
+    method : {"auto", "clipped", "smoothed", "trimmed", "aggregate", "robust"}, default="auto"
+        "auto" needs nothing but epsilon. "clipped": DP-GD, needs ``clip``. "smoothed": Algorithm 4, needs ``v`` or ``scale``.
+        "trimmed": Algorithm 3, needs ``bounds``. "aggregate": Algorithm 1, needs ``constraint``. "robust": not private, needs
+        ``v`` or ``scale``. All but "auto" work in the units of the data: scale the columns by public constants first.
+    fit_intercept : bool, default=True
+    clip, v, scale, bounds, constraint, blocks, steps, step_size, batch_size : optional
+        Public parameters of the other methods; see `tailguard.algorithms`.
+    allow_large_delta : bool, default=False
+        Accept ``delta >= 1/n``.
+    random_state : None, int or numpy generator, default=None
+        None draws noise from the operating system. A seed is for experiments; the report then says "not private".
+    threads : int, optional
+        Threads of the kernels; the result does not depend on it.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+    intercept_ : float
+    privacy_ : PrivacyReport
+        What this fit spent. Reports of several fits on the same rows add up: ``a.privacy_ + b.privacy_``.
+    lower_, upper_ : ndarray of shape (d,)
+        Truncation of the features, released with the model; `predict` applies it.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tailguard as tg
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.lognormal(size=(5000, 3))
+    >>> y = X @ [1.0, -2.0, 0.5] + rng.standard_t(2.5, 5000)
+    >>> model = tg.PrivateRidge(epsilon=1.0).fit(X, y)
+    >>> model.privacy_.epsilon <= 1.0
+    True
+    """
+
+    def _loss(self) -> Loss:
+        return Squared()
+
+
+class PrivateHuberRegressor(_PrivateRegressor):
+    """Robust linear regression with differential privacy: slopes of the bulk of the rows.
+
+    It approaches the minimiser of the Huber risk, whose slopes are those of the mean if the noise is symmetric or does not
+    depend on x. Rows far from the bulk count little, so it needs less budget than `PrivateRidge`. Its intercept is that of
+    the mean residual, so that predictions are right on average.
+
+    Parameters
+    ----------
+    epsilon, delta, alpha, method, fit_intercept, clip, v, scale, bounds, constraint, blocks, steps, step_size
+        As in `PrivateRidge`.
+    batch_size, allow_large_delta, random_state, threads
+        As in `PrivateRidge`.
+    threshold : float, default=1.345
+        Residual, in the units of y, from which the loss is linear; for all methods but "auto", which finds a threshold at a
+        central quantile of the residuals.
+
+    Attributes
+    ----------
+    coef_, intercept_, privacy_, lower_, upper_, n_features_in_
+        As in `PrivateRidge`.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        threshold: float = 1.345,
+        alpha: float = 0.0,
+        method: str = "auto",
+        fit_intercept: bool = True,
+        clip: float | None = None,
+        v: float | None = None,
+        scale: float | None = None,
+        bounds: tuple[float, float] | None = None,
+        constraint: Constraint | None = None,
+        blocks: int | None = None,
+        steps: int | None = None,
+        step_size: float | None = None,
+        batch_size: float | None = None,
+        allow_large_delta: bool = False,
+        random_state: Any = None,
+        threads: int | None = None,
+    ) -> None:
+        parameters = {name: value for name, value in locals().items() if name not in ("self", "threshold", "__class__")}
+        super().__init__(**parameters)
+        self.threshold = threshold
+
+    def _loss(self) -> Loss:
+        return Huber(self.threshold)
+
+
+class PrivatePoissonRegressor(_PrivateRegressor):
+    """Poisson regression with a log link and differential privacy: counts, and positive amounts.
+
+    Parameters
+    ----------
+    epsilon, delta, alpha, method, fit_intercept, clip, v, scale, bounds, constraint, blocks, steps, step_size
+        As in `PrivateRidge`.
+    batch_size, allow_large_delta, random_state, threads
+        As in `PrivateRidge`.
+
+    Attributes
+    ----------
+    coef_, intercept_, privacy_, lower_, upper_, n_features_in_
+        As in `PrivateRidge`.
+    """
+
+    def _loss(self) -> Loss:
+        return Poisson()
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Predict the mean of every row, ``exp`` of the linear predictor.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Positive numbers.
+        """
+        return np.exp(np.minimum(self._predictor(X), 700.0))
+
+
+class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
+    """Logistic regression with differential privacy, for two or more classes.
+
+    Parameters
+    ----------
+    epsilon, delta, alpha, method, fit_intercept, clip, v, scale, bounds, constraint, blocks, steps, step_size
+        As in `PrivateRidge`.
+    batch_size, allow_large_delta, random_state, threads
+        As in `PrivateRidge`.
+    classes : array_like, optional
+        The public set of labels. A row with another label contributes nothing. Without it the set of labels in ``y`` is
+        treated as public: give it whenever the presence of a rare label is itself sensitive.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+    coef_ : ndarray of shape (1, d) or (K, d)
+    intercept_ : ndarray of shape (1,) or (K,)
+    privacy_, lower_, upper_, n_features_in_
+        As in `PrivateRidge`.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        classes: ArrayLike | None = None,
+        alpha: float = 0.0,
+        method: str = "auto",
+        fit_intercept: bool = True,
+        clip: float | None = None,
+        v: float | None = None,
+        scale: float | None = None,
+        bounds: tuple[float, float] | None = None,
+        constraint: Constraint | None = None,
+        blocks: int | None = None,
+        steps: int | None = None,
+        step_size: float | None = None,
+        batch_size: float | None = None,
+        allow_large_delta: bool = False,
+        random_state: Any = None,
+        threads: int | None = None,
+    ) -> None:
+        parameters = {name: value for name, value in locals().items() if name not in ("self", "classes", "__class__")}
+        super().__init__(**parameters)
+        self.classes = classes
+
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> Self:
+        """Fit the model; see `PrivateRidge.fit`.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            Rows.
+        y : array_like of shape (n,)
+            Labels.
+        **refused
+            ``sample_weight`` is refused.
+
+        Returns
+        -------
+        self
+            With ``classes_``, ``coef_``, ``intercept_`` and ``privacy_``.
+        """
+        super().fit(X, y, **refused)
+        if len(self.classes_) == 2:
+            self.coef_, self.intercept_ = self.coef_[None], np.array([self.intercept_])
+        return self
+
+    def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
+        if self.classes is None:
+            check_classification_targets(y)
+            self.classes_ = np.unique(y)
+        else:
+            self.classes_ = np.unique(np.asarray(self.classes))
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"classes holds {len(self.classes_)} class: give at least two labels (a classifier cannot be fitted to one)."
+            )
+        index = np.searchsorted(self.classes_, y)
+        known = self.classes_[np.minimum(index, len(self.classes_) - 1)] == y
+        label = np.where(known, index, np.nan)
+        if len(self.classes_) > 2:
+            return Multinomial(len(self.classes_)), label
+        return Logistic(), 2.0 * label - 1.0
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Linear predictor of every row.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, K)
+            Log-odds of the second class, or one predictor per class.
+        """
+        z = self._predictor(X)
+        return z[:, 0] if len(self.classes_) == 2 else z
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability of every class.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Rows sum to one.
+        """
+        z = self.decision_function(X)
+        return np.column_stack([expit(-z), expit(z)]) if z.ndim == 1 else np.asarray(softmax(z, axis=1))
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Natural logarithms.
+        """
+        return np.log(np.maximum(self.predict_proba(X), 1e-300))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Most probable class of every row.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels.
+        """
+        z = self.decision_function(X)
+        return np.asarray(self.classes_[(z > 0).astype(int) if z.ndim == 1 else np.argmax(z, axis=1)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # with the few rows of a check, noise is all there is
+        return tags
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Keep the arguments that the user gave."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _needed(name: str, value: Any, method: str) -> Any:
+    if value is None:
+        example = {"clip": "10.0", "bounds": "(-10.0, 10.0)", "constraint": "tailguard.constraints.L2Ball(10.0)"}[name]
+        raise ValueError(
+            f"{name}=None is not accepted by method={method!r}: for example {name}={example}, chosen without looking at the data."
+        )
+    return value

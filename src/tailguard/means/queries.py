@@ -1,0 +1,141 @@
+r"""Queries: how an algorithm of many different looks at the data takes each of them.
+
+A `Queries` object holds the data, one `Account` and one source of noise; it is the only way its owner sees the data.
+Every query is a sum over rows of something bounded, exact on integers, plus a discrete Gaussian whose size the
+account decides:
+
+==============  =====================================  ===========================================
+query           one row adds                           L2 sensitivity of the sum, replace-one
+==============  =====================================  ===========================================
+`mean`          a vector clipped to norm R             2 R
+`counts`        a declared change of integer counts    as declared: sqrt(2 c) for c histograms
+`gram`          u u', the vector u clipped to norm R   sqrt(2) R^2 in Frobenius norm
+==============  =====================================  ===========================================
+
+**Formal guarantee.** `mean` and `gram` clip inside the query, on the integers that are summed, so their sensitivity
+holds whatever the function of the row returns. `counts` rests on the function's adding one to one bin of each
+histogram. With noise sd ``sensitivity / mu`` each is mu-GDP; the account's filter composes them adaptively.
+
+`gram` is isotropic in the Frobenius norm: a pair of equal off-diagonal entries gets noise of variance sd^2/2.
+With rows rounded to b bits, products take 2b bits and sums over a piece of rows stay below 2^53: the matrix product
+is exact in float64 in any order. For unit vectors u, v: |uu' - vv'|_F^2 = 2 - 2<u, v>^2 <= 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.engines.memory import BlockFunction, InMemory
+from tailguard.engines.vectors import RowFunction
+from tailguard.means.gaussian import on_grid, saturating_add
+from tailguard.privacy import Account, NoiseSource
+from tailguard.truncation import Grid, L2Clip
+
+Array = NDArray[np.float64]
+
+# Counts are noised in steps of 2**-24, rows of a Gram matrix rounded to 19 bits.
+_COUNT_BITS = 24
+_GRAM_BITS = 19
+
+
+class Noisy(NamedTuple):
+    """A released value and the standard deviation of its noise, which is public."""
+
+    value: Array
+    sd: float
+
+
+@dataclass
+class Queries:
+    """The data of one fit, behind one account."""
+
+    engine: InMemory
+    account: Account
+    noise: NoiseSource
+    _asked: int = field(default=0, init=False)
+
+    @property
+    def n(self) -> int:
+        """Public number of rows."""
+        return self.engine.n
+
+    @property
+    def mu(self) -> float:
+        """What the whole account amounts to; public."""
+        return self.account.budget.mu
+
+    def sd(self, sensitivity: float, share: float) -> float:
+        """Noise of a mean whose sum has the given sensitivity, for a share; public, and nothing is spent."""
+        return sensitivity / (self.mu * math.sqrt(share) * self.n)
+
+    def share_for(self, sensitivity: float, sd: float, most: float) -> float:
+        """Share that buys the noise ``sd`` in a mean, between most/10 and most; public."""
+        return min(most, max(most / 10.0, (sensitivity / (sd * self.mu * self.n)) ** 2))
+
+    def mean(self, label: str, function: BlockFunction, width: int, bound: float, share: float) -> Noisy:
+        """Release the mean over rows of ``function(X, y)``, (rows, width), each row clipped to L2 norm ``bound``."""
+        grid = Grid.of(L2Clip(bound), self.n)
+        total = self.engine.truncated_sum(RowFunction(function, width), grid)[0]
+        scale = grid.sensitivity(width, "replace-one") / self._spend(label, share, width)
+        noisy = saturating_add(total, self._draw(scale, width))
+        return Noisy(np.asarray(noisy * (grid.unit / self.n), np.float64), scale * grid.unit / self.n)
+
+    def counts(
+        self, label: str, function: BlockFunction, shape: tuple[int, ...], sensitivity: float, share: float
+    ) -> Noisy:
+        """Release integer counts, divided by n; ``sensitivity`` is the L2 change that replacing one row can make."""
+        total = self.engine.integer_sum(function, shape)
+        return self.noisy_counts(label, total, sensitivity, share)
+
+    def noisy_counts(self, label: str, total: Any, sensitivity: float, share: float) -> Noisy:
+        """Release counts that were added up before, as in a bisection of one histogram."""
+        units = np.asarray(total, dtype=np.int64) << _COUNT_BITS
+        scale = sensitivity * 2.0**_COUNT_BITS / self._spend(label, share, units.size)
+        noisy = saturating_add(units, self._draw(scale, units.size).reshape(units.shape))
+        step = 2.0**-_COUNT_BITS / self.n
+        return Noisy(np.asarray(noisy * step), scale * step)
+
+    def gram(self, label: str, function: BlockFunction, width: int, bound: float, share: float) -> Noisy:
+        """Release the mean of u u' over rows, u the rows of ``function(X, y)`` clipped to L2 norm ``bound``."""
+        bits = min(_GRAM_BITS, (62 - self.n.bit_length()) // 2)
+        total = self.engine.integer_sum(lambda X, y: _exact_gram(function(X, y), bound, bits), (width, width))
+        # Rounding adds at most half a unit to each coordinate of a row of norm 2**bits.
+        row = 2.0**bits * (1.0 + 2.0**-40) + math.sqrt(width) / 2.0
+        scale = math.sqrt(2.0) * row**2 / self._spend(label, share, width * (width + 1) // 2)
+        upper = np.triu_indices(width, 1)
+        noise = np.zeros((width, width), dtype=np.int64)
+        noise[upper] = self._draw(scale / math.sqrt(2.0), len(upper[0]))
+        noise += noise.T
+        noise[np.diag_indices(width)] = self._draw(scale, width)
+        unit = (bound * 2.0**-bits) ** 2 / self.n
+        return Noisy(np.asarray(saturating_add(total, noise) * unit, np.float64), scale * unit)
+
+    def _spend(self, label: str, share: float, samples: int) -> float:
+        return self.account.spend(share=share, label=label, samples=samples)
+
+    def _draw(self, scale: float, size: int) -> NDArray[np.int64]:
+        self._asked += 1
+        return self.noise.at(self._asked).discrete_gaussian(on_grid(scale), size)
+
+
+def _exact_gram(rows: Array, bound: float, bits: int) -> NDArray[np.int64]:
+    """Integer Gram matrix of rows clipped to the bound and rounded to multiples of ``bound * 2**-bits``."""
+    with np.errstate(all="ignore"):
+        rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+        # In two steps, so that the squares of large entries do not overflow.
+        largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=0.0)
+        rows = rows / np.maximum(largest, bound)
+        norm = np.sqrt(np.sum(rows * rows, axis=1, keepdims=True)) * (np.maximum(largest, bound) / bound)
+        rows = rows * (np.maximum(largest, bound) / bound) / np.maximum(norm, 1.0)
+    units = np.rint(np.nan_to_num(rows, nan=0.0) * 2.0**bits)
+    # Pieces have at most 2**14 rows, so sums of products of 19 + 19 bits stay exact.
+    total = np.zeros((rows.shape[1], rows.shape[1]), dtype=np.int64)
+    for start in range(0, len(units), 2**14):
+        piece = units[start : start + 2**14]
+        total += (piece.T @ piece).astype(np.int64)
+    return total
