@@ -620,8 +620,8 @@ def _log_failure(failure: float) -> float:
 def _moment(v: float | None, scale: float | None) -> float:
     if v is None and scale is None:
         raise ValueError(
-            "v=None is not accepted without a scale: give v, a bound on the second moment of the values (of a gradient: "
-            "the variance of y times that of a feature), for example v=5.0; or scale, its root times a few."
+            "v=None is not accepted without a scale: give v, a bound on the second moment of the values (of a "
+            "gradient: the variance of y times that of a feature), for example v=5.0; or scale, its root times a few."
         )
     return math.nan if v is None else positive("v", v)
 

@@ -1,8 +1,8 @@
 """scikit-learn estimators with differential privacy.
 
 Each is thin: it checks its arguments, chooses a loss, and hands the rows to the default (`tailguard.default`) or to a
-named algorithm (`tailguard.algorithms`). The data is never looked at in any other way, so no value in it can make ``fit``
-raise, warn or leave a trace; only shapes, types and parameters can.
+named algorithm (`tailguard.algorithms`). The data is never looked at in any other way, so no value in it can make
+``fit`` raise, warn or leave a trace; only shapes, types and parameters can.
 
 =============================  ==========================================================
 estimator                      what it promises to approach
@@ -13,8 +13,9 @@ estimator                      what it promises to approach
 `PrivatePoissonRegressor`      the minimiser of the Poisson deviance, log link
 =============================  ==========================================================
 
-Under noise that is skewed *and* whose size depends on x, as in medical costs, the slopes of the mean and of the bulk differ:
-choose `PrivateRidge` to predict totals, `PrivateHuberRegressor` to describe the typical row; the latter needs less budget.
+Under noise that is skewed *and* whose size depends on x, as in medical costs, the slopes of the mean and of the bulk
+differ: choose `PrivateRidge` to predict totals, `PrivateHuberRegressor` to describe the typical row; the latter
+needs less budget.
 """
 
 from __future__ import annotations
@@ -112,15 +113,12 @@ class _PrivateLinearModel(BaseEstimator):
         one_of("method", self.method, METHODS)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        X = validate_data(
-            self, X, accept_sparse=True, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2
-        )
-        X = X.toarray() if hasattr(X, "toarray") else X
-        y = column_or_1d(y, warn=True)
-        if len(y) != len(X):
-            raise ValueError(f"y has {len(y)} values but X has {len(X)} rows: give one value per row.")
-        loss, target = self._loss_and_target(y)
-        model = self._fit_auto(loss, X, target) if self.method == "auto" else self._fit_method(loss, X, target)
+        rows = self._rows(X, reset=True)
+        labels = column_or_1d(y, warn=True)
+        if len(labels) != len(rows):
+            raise ValueError(f"y has {len(labels)} values but X has {len(rows)} rows: give one value per row.")
+        loss, target = self._loss_and_target(labels)
+        model = self._fit_auto(loss, rows, target) if self.method == "auto" else self._fit_method(loss, rows, target)
         self.coef_, self.intercept_, self.privacy_ = model.coef, model.intercept, model.privacy
         self.lower_, self.upper_ = model.lower, model.upper
         return self
@@ -185,13 +183,22 @@ class _PrivateLinearModel(BaseEstimator):
     def _predictor(self, X: ArrayLike) -> Array:
         """Linear predictor of the truncated features, (n,) or (n, classes); missing values count as 0."""
         check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, accept_sparse=True, dtype=[np.float64, np.float32], ensure_all_finite=False
-        )
-        X = X.toarray() if hasattr(X, "toarray") else X
-        X = np.clip(np.nan_to_num(X, nan=0.0), self.lower_, self.upper_)
+        rows = np.clip(np.nan_to_num(self._rows(X, reset=False), nan=0.0), self.lower_, self.upper_)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.nan_to_num(X @ self.coef_.T + self.intercept_)
+            return np.asarray(np.nan_to_num(rows @ self.coef_.T + self.intercept_))
+
+    def _rows(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
+        """Check the shape and type of X, not its values; sparse matrices become dense."""
+        checked: Any = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse=True,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+        return checked.toarray() if hasattr(checked, "toarray") else checked
 
     def _repr_html_(self) -> str:
         report = getattr(self, "privacy_", None)
@@ -240,9 +247,9 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
 class PrivateRidge(_PrivateRegressor):
     """Linear regression with differential privacy: slopes of the conditional mean.
 
-    With the default method it needs nothing but epsilon: no bounds, no scaling, no clip norm, no moments. It approaches the
-    minimiser of the squared population risk; the clip of its residuals widens as n grows, until clipping bias, sampling
-    error and privacy noise balance.
+    With the default method it needs nothing but epsilon: no bounds, no scaling, no clip norm, no moments. It
+    approaches the minimiser of the squared population risk; the clip of its residuals widens as n grows, until
+    clipping bias, sampling error and privacy noise balance.
 
     Parameters
     ----------
@@ -253,9 +260,10 @@ class PrivateRidge(_PrivateRegressor):
     alpha : float, default=0.0
         L2 penalty ``alpha/2 |w|^2`` on the coefficients beside the mean loss; the intercept is not penalised.
     method : {"auto", "clipped", "smoothed", "trimmed", "aggregate", "robust"}, default="auto"
-        "auto" needs nothing but epsilon. "clipped": DP-GD, needs ``clip``. "smoothed": Algorithm 4, needs ``v`` or ``scale``.
-        "trimmed": Algorithm 3, needs ``bounds``. "aggregate": Algorithm 1, needs ``constraint``. "robust": not private, needs
-        ``v`` or ``scale``. All but "auto" work in the units of the data: scale the columns by public constants first.
+        "auto" needs nothing but epsilon. "clipped": DP-GD, needs ``clip``. "smoothed": Algorithm 4, needs ``v`` or
+        ``scale``. "trimmed": Algorithm 3, needs ``bounds``. "aggregate": Algorithm 1, needs ``constraint``.
+        "robust": not private, needs ``v`` or ``scale``. All but "auto" work in the units of the data: scale the
+        columns by public constants first.
     fit_intercept : bool, default=True
     clip, v, scale, bounds, constraint, blocks, steps, step_size, batch_size : optional
         Public parameters of the other methods; see `tailguard.algorithms`.
@@ -295,9 +303,9 @@ class PrivateRidge(_PrivateRegressor):
 class PrivateHuberRegressor(_PrivateRegressor):
     """Robust linear regression with differential privacy: slopes of the bulk of the rows.
 
-    It approaches the minimiser of the Huber risk, whose slopes are those of the mean if the noise is symmetric or does not
-    depend on x. Rows far from the bulk count little, so it needs less budget than `PrivateRidge`. Its intercept is that of
-    the mean residual, so that predictions are right on average.
+    It approaches the minimiser of the Huber risk, whose slopes are those of the mean if the noise is symmetric or
+    does not depend on x. Rows far from the bulk count little, so it needs less budget than `PrivateRidge`. Its
+    intercept is that of the mean residual, so that predictions are right on average.
 
     Parameters
     ----------
@@ -306,8 +314,8 @@ class PrivateHuberRegressor(_PrivateRegressor):
     batch_size, allow_large_delta, random_state, threads
         As in `PrivateRidge`.
     threshold : float, default=1.345
-        Residual, in the units of y, from which the loss is linear; for all methods but "auto", which finds a threshold at a
-        central quantile of the residuals.
+        Residual, in the units of y, from which the loss is linear; for all methods but "auto", which finds a
+        threshold at a central quantile of the residuals.
 
     Attributes
     ----------
@@ -458,7 +466,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
             self.classes_ = np.unique(np.asarray(self.classes))
         if len(self.classes_) < 2:
             raise ValueError(
-                f"classes holds {len(self.classes_)} class: give at least two labels (a classifier cannot be fitted to one)."
+                f"classes holds {len(self.classes_)} class: give at least two labels "
+                "(a classifier cannot be fitted to one class)."
             )
         index = np.searchsorted(self.classes_, y)
         known = self.classes_[np.minimum(index, len(self.classes_) - 1)] == y
@@ -545,6 +554,7 @@ def _needed(name: str, value: Any, method: str) -> Any:
     if value is None:
         example = {"clip": "10.0", "bounds": "(-10.0, 10.0)", "constraint": "tailguard.constraints.L2Ball(10.0)"}[name]
         raise ValueError(
-            f"{name}=None is not accepted by method={method!r}: for example {name}={example}, chosen without looking at the data."
+            f"{name}=None is not accepted by method={method!r}: give for example {name}={example}, "
+            "chosen without looking at the data."
         )
     return value

@@ -32,8 +32,8 @@ class Average:
 def shrink(slopes: Array, noise: Array, correlation: Array) -> tuple[Array, float]:
     r"""Shrink noisy slopes toward zero by empirical Bayes.
 
-    slopes = truth + N(0, noise), truth ~ N(0, s^2 C^-1) with C the features' correlations, so that the fitted line, not its
-    coordinates, is what is believed small; s^2 maximises the marginal likelihood on a grid.
+    slopes = truth + N(0, noise), truth ~ N(0, s^2 C^-1) with C the features' correlations, so that the fitted line,
+    not its coordinates, is what is believed small; s^2 maximises the marginal likelihood on a grid.
 
     Returns
     -------

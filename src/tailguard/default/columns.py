@@ -2,15 +2,16 @@ r"""Stage A: where a column lies, how wide it is and where to truncate it, over 
 
 Two queries for all columns at once, on data with no bound known:
 
-1. a **histogram of binary exponents** of ``|x - c|`` (first c = 0). A row is in one bin per column. The bins within the noise
-   of zero are ignored; the highest significant bin near the most credible mode gives a bound ``2^top``, the significant bins
-   together a mean square;
+1. a **histogram of binary exponents** of ``|x - c|`` (first c = 0). A row is in one bin per column. The bins within
+the noise
+   of zero are ignored; the highest significant bin near the most credible mode gives a bound ``2^top``, the
+   significant bins together a mean square;
 2. the **mean** of ``(x - c)/k``, clipped to +-1, with ``k = 2^top``, doubled if the end of the histogram is soft.
 
 A column that lies far from c compared with its spread is looked at again about its released mean, at most twice.
-What comes out is a truncation ``[c - M, c + M]`` with M four times the bound if the end is soft, and the mean and scale of the
-truncated column. A column in which nothing but zeros is significant is taken for a rare 0/1 column. Nothing here is ever
-larger than what the histogram saw, so one wild value cannot stretch a column.
+What comes out is a truncation ``[c - M, c + M]`` with M four times the bound if the end is soft, and the mean and
+scale of the truncated column. A column in which nothing but zeros is significant is taken for a rare 0/1 column.
+Nothing here is ever larger than what the histogram saw, so one wild value cannot stretch a column.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from tailguard.means.queries import Queries
+from tailguard.means.queries import Noisy, Queries
 
 Array = NDArray[np.float64]
 Extract = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
@@ -44,7 +45,8 @@ SIGNIFICANT = 3.5  # standard deviations from which a bin counts
 SOFT_END = 0.05  # an end is sharp if the next bin is below this fraction of the last
 WIDE = 4.0  # a soft end is truncated this many bounds out
 FAR = 0.6  # a mean square more than this share of which is the squared mean: look again about the mean
-LOOKS = (0.6, 0.25, 0.15)  # shares of the looks
+LOOKS = (0.5, 0.2, 0.1)  # shares of the looks; the rest is
+AGAIN = 0.2  # for a second first look at columns in which nothing was seen
 
 
 @dataclass(frozen=True)
@@ -131,9 +133,11 @@ def locate(
             with np.errstate(all="ignore"):
                 return np.asarray(extract(X, y)[:, todo] - c[todo], dtype=np.float64)
 
-        readings, sd_hist = _histograms(queries, moved, top[todo] if look else None, len(todo), f_hist * part)
         if look == 0:
+            readings, sd_hist = _first_readings(queries, moved, count, f_hist)
             seen = np.array([reading.seen for reading in readings])
+        else:
+            readings, sd_hist = _later_readings(queries, moved, top[todo], f_hist * part)
         kept = np.array([not math.isnan(reading.top) for reading in readings])
         todo, readings = todo[kept], [reading for reading in readings if not math.isnan(reading.top)]
         if not len(todo):
@@ -147,7 +151,7 @@ def locate(
             with np.errstate(all="ignore"):
                 return np.nan_to_num(np.clip((extract(X, y)[:, todo] - c[todo]) / bound, -1.0, 1.0), nan=0.0)
 
-        first, sd = queries.mean("column means", scaled, len(todo), math.sqrt(len(todo)), f_mean * part)
+        first, sd = queries.mean("column means", scaled, len(todo), math.sqrt(len(todo)), f_mean * part / sum(LOOKS))
         first = np.clip(first, -1.0, 1.0) if centred else np.zeros(len(todo))
         # A bound of exactly 1 with a sharp end, or nothing seen at all: a 0/1 column, however rare or common.
         unit = (top[todo] == 0) & ~soft & (look == 0)
@@ -166,17 +170,30 @@ def locate(
     return Columns(c, reach, m, s, seen)
 
 
-def _histograms(
-    queries: Queries, moved: Extract, top: Array | None, count: int, share: float
-) -> tuple[list[_Reading], float]:
-    """Ask for the histograms of all columns and read them."""
-    sensitivity = math.sqrt(2.0 * count)
-    if top is None:
-        shape = (count, len(_TOPS) + 1)
-        noisy = queries.counts("column scales", lambda X, y: first_look(moved(X, y)), shape, sensitivity, share)
-        return [_read_first(h[1:], noisy.sd) for h in noisy.value], noisy.sd
-    shape = (count, _BELOW)
-    noisy = queries.counts("column scales", lambda X, y: later_look(moved(X, y), top), shape, sensitivity, share)
+def _first_readings(queries: Queries, moved: Extract, count: int, share: float) -> tuple[list[_Reading], float]:
+    """Histograms over all floats; sparse columns in which nothing was seen are asked for again and pooled."""
+
+    def ask(columns: NDArray[np.int64], part: float) -> Noisy:
+        shape = (len(columns), len(_TOPS) + 1)
+        function: Extract = lambda X, y: first_look(moved(X, y)[:, columns])  # noqa: E731
+        return queries.counts("column scales", function, shape, math.sqrt(2.0 * len(columns)), share * part)
+
+    first = ask(np.arange(count), LOOKS[0])
+    readings = [_read_first(h[1:], first.sd) for h in first.value]
+    lost = np.flatnonzero([not reading.seen for reading in readings])
+    if len(lost):
+        second = ask(lost, AGAIN)
+        weight = first.sd**2 / (first.sd**2 + second.sd**2)
+        sd = first.sd * second.sd / math.hypot(first.sd, second.sd)
+        for j, h in zip(lost, second.value, strict=True):
+            readings[j] = _read_first((weight * h + (1.0 - weight) * first.value[j])[1:], sd)
+    return readings, first.sd
+
+
+def _later_readings(queries: Queries, moved: Extract, top: Array, share: float) -> tuple[list[_Reading], float]:
+    """Histograms below the known bounds, about new centres."""
+    function: Extract = lambda X, y: later_look(moved(X, y), top)  # noqa: E731
+    noisy = queries.counts("column scales", function, (len(top), _BELOW), math.sqrt(2.0 * len(top)), share)
     return [_read_later(h[1:], noisy.sd, bound) for h, bound in zip(noisy.value, top, strict=True)], noisy.sd
 
 
@@ -204,7 +221,7 @@ def _read_later(h: Array, sd: float, below: float) -> _Reading:
     significant = [k for k in range(len(h)) if h[k] > SIGNIFICANT * sd]
     if not significant:
         return _Reading(math.nan, 0.0, soft=True, seen=False, coarse=False)
-    return _reading(h, sd, significant, below - len(h) + 1 + np.arange(len(h)), coarse=False)
+    return _reading(h, sd, significant, np.arange(below - len(h) + 1.0, below + 1.0), coarse=False)
 
 
 def _reading(h: Array, sd: float, significant: list[int], tops: Array, coarse: bool) -> _Reading:

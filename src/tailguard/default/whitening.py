@@ -1,14 +1,15 @@
 r"""Stage B: decorrelated features, and the curvature of the score in them.
 
-Rows enter with the Mallows weight ``w = min(1, R/|a|, cap R^2/|a|^2)`` of their design vector ``a = (1, features)``: a row
-that is far out in the features counts less, by a rule that looks at its features only, so the solution of the weighted
-equations is still the right one. ``w |a|^2 <= cap R^2``, so the weighted Gram matrix has Frobenius sensitivity
+Rows enter with the Mallows weight ``w = min(1, R/|a|, cap R^2/|a|^2)`` of their design vector ``a = (1, features)``:
+a row that is far out in the features counts less, by a rule that looks at its features only, so the solution of the
+weighted equations is still the right one. ``w |a|^2 <= cap R^2``, so the weighted Gram matrix has Frobenius sensitivity
 ``sqrt(2) cap R^2`` (`Queries.gram` of ``sqrt(w) a``).
 
-The first Gram matrix gives the correlations, shrunk to none by the known noise (Ledoit and Wolf 2004), and a whitening W. Scales
-come from stage A: weights make the variance of a rare column look tiny, so its inverse must not be taken from here. The second,
-in whitened coordinates, is the curvature H of the very score that the steps use; what its eigenvalues are raised by for
-stability acts as a ridge penalty, so that noise cannot pile up over the steps in directions in which little is known.
+The first Gram matrix gives the correlations, shrunk to none by the known noise (Ledoit and Wolf 2004), and a
+whitening W. Scales come from stage A: weights make the variance of a rare column look tiny, so its inverse must not
+be taken from here. The second, in whitened coordinates, is the curvature H of the very score that the steps use;
+what its eigenvalues are raised by for stability acts as a ridge penalty, so that noise cannot pile up over the steps
+in directions in which little is known.
 """
 
 from __future__ import annotations
@@ -119,9 +120,10 @@ def curvature(queries: Queries, design: Design) -> Curvature:
     spread = H - level * np.eye(p)
     keep = 1.0 - min(1.0, sd**2 * p * (p + 1) / 2.0 / max(float(np.sum(spread * spread)), 1e-300))
     values, V = np.linalg.eigh(level * np.eye(p) + keep * spread)
-    raised = np.maximum(values, 0.0) + RIDGE * keep * sd * math.sqrt(2.0 * p)
-    raised = np.maximum(raised, CURVATURE_FLOOR * level)
-    return Curvature((V / raised) @ V.T, (V * (raised - np.maximum(values, 0.0))) @ V.T)
+    values = np.maximum(values, 0.0)
+    raised = np.maximum(values + RIDGE * keep * sd * math.sqrt(2.0 * p), CURVATURE_FLOOR * level)
+    floored = np.where(raised <= CURVATURE_FLOOR * level, raised - values, 0.0)
+    return Curvature((V / raised) @ V.T, (V * floored) @ V.T)
 
 
 def gram_noise(queries: Queries, design: Design, share: float) -> float:

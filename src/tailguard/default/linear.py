@@ -1,0 +1,317 @@
+r"""The default for linear regression: stages C and D, on the columns of stage A and the design of stage B.
+
+C. Damped Newton steps on the score ``w a clip(r, -c, c)`` of a row with design vector a, Mallows weight w and
+residual r:
+   ``|w a| <= R``, so one row moves its sum by at most ``2 R c``. Clip c is a private quantile of ``|r|``, asked for
+   again at every step. Two clips, because there are two targets:
+
+   * *wide*: the clip widens with n, until clipping bias and privacy noise balance: slopes of the mean, noisy;
+   * *narrow*: the 65 % quantile: slopes of the bulk (Huber's), quiet.
+
+   Where the noise does not depend on x both targets have the same slopes. So for the mean, the difference of the two
+   fits is shrunk by its known noise and added to the narrow fit: quiet where the data allow it, unbiased where they
+   do not.
+D. The fitted line is recalibrated: a multiplier of the line, then its level, each by a mean of residuals whose clip
+is extrapolated
+   along the tail between two released quantiles. The intercept is that of the mean in either target.
+
+=================  ===================================================  ==========================  =================
+query              one row                                              L2 sensitivity of the sum   share
+=================  ===================================================  ==========================  =================
+steps, clip        1{abs(r) <= grid}, one count a level                 sqrt(levels)                .05 in all
+steps, score       w a clip(r, c)                                       2 R c                       what is left
+variances          (min(r^2, c^2), e^2), abs(e) <= c + c'/q             hypot(c^2, (c + c'/q)^2)    .01
+tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
+instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
+multiplier         (clip(r, c), clip(r, c) u)                           2 sqrt(2) c                 .35 of the level's
+level              clip(r, c)                                           2 c                         .40 of the level's
+=================  ===================================================  ==========================  =================
+
+All shares depend on n, d and the budget alone. What a released value decides is only which of two clips the last
+steps use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.default.averaging import Average, geometric, into_ball, shrink
+from tailguard.default.columns import Columns, locate
+from tailguard.default.quantiles import GRID, quantile
+from tailguard.default.whitening import Design, curvature, decorrelate
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+
+HISTOGRAM, MEAN = (0.005, 0.10), (0.005, 0.08)  # noise worth paying for, and the most to pay
+F_CLIP, F_VARIANCE, F_INSTRUMENT, F_LEVEL = 0.05, 0.01, 0.01, 0.10
+PHASES = {"mean": (0.35, 0.25, 0.40), "bulk": (0.15, 0.25, 0.60)}  # shares of wide, narrow and last steps
+STEPS, SKIPPED = (3, 4, 4), (1, 2, 0)  # steps of each phase, and those not averaged
+NARROW = 0.65  # quantile of the narrow clip
+TAIL = 4.0  # fraction beyond the wide clip, over the noise-to-signal ratio of a score
+DAMPING, LIMIT = 0.9, 2.0
+INFLATION = 3.0  # of the privacy noise in shrinkage: steps correlate it
+TOO_NOISY = 0.12  # noise-to-signal ratio of a gradient from which only the level is fitted
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a fit releases: ``level + slopes . z`` of standardised truncated features z, in the units of y."""
+
+    columns: Columns
+    shift: Array
+    slopes: Array
+    level: float
+    correlation: Array
+
+
+@dataclass
+class _Track:
+    """Iterates of one target: their average and the latest clip."""
+
+    average: Average
+    clip: float | None = None
+
+
+def noise_to_signal(queries: Queries, coordinates: int) -> float:
+    """Noise of one gradient that took the whole budget, over its signal; public."""
+    return 2.0 * coordinates / (queries.n * queries.mu)
+
+
+def column_shares(queries: Queries, count: int) -> tuple[float, float]:
+    """Shares of histogram and mean for ``count`` columns; public."""
+    histogram = queries.share_for(math.sqrt(2.0 * count), *HISTOGRAM)
+    return histogram, queries.share_for(2.0 * math.sqrt(count), *MEAN)
+
+
+def fit_line(queries: Queries, target: str, intercept: bool) -> Line:
+    """Fit a linear model to the "mean" or the "bulk"."""
+    d = queries.engine.columns
+    ratio = noise_to_signal(queries, d + 1)
+    with_slopes = ratio <= TOO_NOISY
+    if with_slopes:
+        columns = locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=intercept)
+        y_shares = column_shares(queries, 1)
+    else:
+        columns, y_shares = Columns.unknown(d), (0.3, 0.1)
+    y_column = locate(queries, lambda X, y: y[:, None], 1, *y_shares, centred=intercept)
+    if not y_column.seen[0] or not (with_slopes or intercept):
+        return Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d))
+    fit = _Fit(queries, y_column, target, intercept, ratio)
+    if with_slopes:
+        fit.take_steps(columns)
+    else:
+        fit.look_at_target()
+    fit.recalibrate()
+    return fit.line(columns)
+
+
+class _Fit:
+    """The state of a fit after stage A: everything in it is released or public."""
+
+    def __init__(self, queries: Queries, y_column: Columns, target: str, intercept: bool, ratio: float) -> None:
+        self.queries, self.target, self.intercept = queries, target, intercept
+        self.y_mean, self.y_scale = float(y_column.mean[0]), float(y_column.scale[0])
+        self.y_reach = float(y_column.reach[0])
+        self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
+        self.constant, self.multiplier = 0.0, 1.0
+        self.design: Design | None = None
+        self.slopes = np.zeros(queries.engine.columns)
+        self.level_share = min(0.25, F_LEVEL + ratio / 2.0)
+
+    def standard(self, y: NDArray[Any]) -> Array:
+        """The target in units of its scale."""
+        return np.clip((np.asarray(y, np.float64) - self.y_mean) / self.y_scale, -1e9, 1e9)
+
+    # ---------------------------------------------------------------- C
+
+    def take_steps(self, columns: Columns) -> None:
+        """Wide steps, narrow steps, and the kind that the data call for; then shrinkage."""
+        queries = self.queries
+        design = self.design = decorrelate(queries, columns, self.intercept)
+        self.curvature = curvature(queries, design)
+        p, n = design.width, queries.n
+        left = queries.account.left - F_CLIP - F_VARIANCE - F_INSTRUMENT - self.level_share
+        signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
+        self.tail = min(1.0 - NARROW, TAIL * signal)
+        wide, narrow = _Track(Average(np.zeros(p))), _Track(Average(np.zeros(p)))
+        shares = [left * part for part in PHASES[self.target]]
+
+        theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), shares[0])
+        narrow.clip = self._clip(wide) / 2.0
+        theta = self._phase(1, narrow, NARROW, theta, shares[1])
+        variance, difference = self._variances(theta, wide, narrow)
+        added, kept = self._difference(wide, narrow, difference)
+        if self.target == "mean" and kept > 0.5:
+            self._phase(2, wide, 1.0 - self.tail, wide.average.value, shares[2])
+        else:
+            self._phase(2, narrow, NARROW, narrow.average.value, shares[2])
+        added, kept = self._difference(wide, narrow, difference)
+
+        self.wide_clip, self.narrow_clip, self.variance = self._clip(wide), self._clip(narrow), variance
+        chosen = wide if self.target == "mean" else narrow
+        self.constant = float(chosen.average.value[0]) if self.intercept else 0.0
+        slopes = design.whitening @ narrow.average.value[1:] + added
+        narrow_variance = min(variance, (self.narrow_clip / NARROW) ** 2)
+        noise = self._covariance(
+            (1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance,
+            (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance,
+        )
+        self.slopes, _ = shrink(slopes, noise, design.correlation)
+
+    @staticmethod
+    def _clip(track: _Track) -> float:
+        assert track.clip is not None
+        return track.clip
+
+    def _residual(self, theta: Array) -> Callable[[Any, Any], Array]:
+        design = self.design
+        assert design is not None
+        return lambda X, y: design.vectors(X) @ theta - self.standard(y)
+
+    def _phase(self, phase: int, track: _Track, level: float, theta: Array, share: float) -> Array:
+        """Steps of one kind from theta; returns their average."""
+        design, queries = self.design, self.queries
+        assert design is not None
+        steps = STEPS[phase]
+        for t, part in enumerate(geometric(steps)):
+            grid = GRID if track.clip is None else track.clip * 2.0 ** np.arange(-2.0, 2.01, 0.25)
+            found = quantile(queries, "clip", self._residual(theta), level, grid, F_CLIP / 3.0 / steps)
+            track.clip, inside = found[0], min(1.0, max(0.5, found[1]))
+            clip, here = track.clip, theta
+
+            def score(X: Any, y: Any, clip: float = clip, here: Array = here) -> Array:
+                a = design.vectors(X)
+                r = np.clip(np.nan_to_num(a @ here - self.standard(y), nan=0.0), -clip, clip)
+                return np.asarray(a * (design.weights(a) * r)[:, None])
+
+            gradient, sd = queries.mean("steps", score, design.width, design.radius * clip, share * part)
+            step = self.curvature.inverse @ (gradient / inside + self.curvature.penalty @ theta)
+            theta = into_ball(theta - DAMPING * step, LIMIT)
+            if t >= SKIPPED[phase]:
+                track.average.add(theta, (sd / inside) ** 2)
+        return track.average.value
+
+    def _variances(self, theta: Array, wide: _Track, narrow: _Track) -> tuple[float, float]:
+        """Variance of the residuals, and of the difference of the two scores, most of which cancels."""
+        far, near = self._clip(wide), self._clip(narrow)
+        offset = float(wide.average.value[0] - theta[0])
+        top = np.array([far**2, (far + near / NARROW) ** 2])
+        residual = self._residual(theta)
+
+        def squares(X: Any, y: Any) -> Array:
+            r = np.nan_to_num(residual(X, y), nan=0.0)
+            e = np.clip(r + offset, -far, far) - np.clip(r, -near, near) / NARROW
+            # Centred, so that the norm of a row is half of what replacing it can change.
+            return np.column_stack([np.minimum(r * r, top[0]), e * e]) - top / 2.0
+
+        found, sd = self.queries.mean("variances", squares, 2, float(np.hypot(*top)) / 2.0, F_VARIANCE)
+        variance, difference = found + top / 2.0
+        return min(max(float(variance), 2.0 * sd), top[0]), max(float(difference), sd)
+
+    def _covariance(self, privacy: float, residual: float) -> Array:
+        """Covariance of slopes: privacy noise of the steps plus sampling noise."""
+        assert self.design is not None
+        inverse, W = self.curvature.inverse, self.design.whitening
+        total = INFLATION * privacy * inverse @ inverse + residual / self.queries.n * inverse
+        return np.asarray(W @ total[1:, 1:] @ W.T)
+
+    def _difference(self, wide: _Track, narrow: _Track, variance: float) -> tuple[Array, float]:
+        """What the wide fit adds to the narrow one, shrunk by its noise, and how much of it is believed."""
+        assert self.design is not None
+        if self.target != "mean":
+            return np.zeros(len(self.slopes)), 0.0
+        gap = self.design.whitening @ (wide.average.value - narrow.average.value)[1:]
+        noise = self._covariance(wide.average.variance + narrow.average.variance, variance)
+        return shrink(gap, noise, self.design.correlation)
+
+    def look_at_target(self) -> None:
+        """Without slopes: the scale of the target's tail only."""
+        left = self.queries.account.left
+        self.level_share, self.tail = 0.9 * left, 0.2
+        standard: Callable[[Any, Any], Array] = lambda X, y: self.standard(y)  # noqa: E731
+        self.wide_clip = quantile(self.queries, "clip", standard, 1.0 - self.tail, GRID, 0.09 * left)[0]
+
+    # ---------------------------------------------------------------- D
+
+    def _parts(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """Fitted line without its level, and the residual; a missing target counts as fitted."""
+        if self.design is None:
+            line = np.zeros(len(X))
+        else:
+            line = (self.design.columns.standardise(X) - self.design.shift) @ self.slopes
+        return line, np.nan_to_num(self.standard(y) - self.constant - self.multiplier * line, nan=0.0)
+
+    def recalibrate(self) -> None:
+        """Multiplier and level of the fitted line."""
+        queries, share = self.queries, self.level_share
+        noise = queries.sd(2.0, share)
+        beyond = min(0.3, max(3.9 * noise, 6.0 * noise))
+        grid = self.wide_clip * 2.0 ** np.arange(0.0, 7.51, 0.5)
+        far = quantile(queries, "tail", lambda X, y: self._parts(X, y)[1], 1.0 - beyond, grid, 0.25 * share)[0]
+        slope = 0.4
+        if self.tail > 1.5 * beyond:
+            slope = min(0.7, max(0.2, math.log(far / self.wide_clip) / math.log(self.tail / beyond)))
+
+        def clip_at(fraction: float) -> float:
+            return float(min(far * (beyond / fraction) ** slope, 4.0 * far, 2.0 * self.y_reach / self.y_scale))
+
+        if np.any(self.slopes):
+            self._remultiply(clip_at, noise)
+        if not self.intercept:
+            return
+        clip = clip_at(4.8 * noise)
+
+        def clipped(X: Any, y: Any) -> Array:
+            return np.clip(self._parts(X, y)[1], -clip, clip)[:, None]
+
+        shift, sd = queries.mean("level", clipped, 1, clip, 0.40 * share)
+        self.constant += float(shift[0])
+        self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)
+
+    def _remultiply(self, clip_at: Callable[[float], float], noise: float) -> None:
+        """One instrumental step on the multiplier of the line, taken only as far as its noise allows."""
+        assert self.design is not None
+        queries = self.queries
+        spread = math.sqrt(float(self.slopes @ self.design.correlation @ self.slopes))
+        if self.target == "mean":
+            clip, inside, most = max(self.wide_clip, clip_at(min(0.3, 1.5 * noise / spread))), 1.0, 3.0
+        else:
+            clip, inside, most = 2.0 * self.narrow_clip, 0.8, 1.2
+
+        def instrument(line: Array) -> Array:
+            return np.clip(line / (1.5 * spread), -1.0, 1.0)
+
+        def moments(X: Any, y: Any) -> Array:
+            line = self._parts(X, y)[0]
+            u = instrument(line)
+            return np.column_stack([u, u * np.clip(line / spread, -4.0, 4.0) / 2.0])
+
+        def products(X: Any, y: Any) -> Array:
+            line, residual = self._parts(X, y)
+            e = np.clip(residual, -clip, clip)
+            return np.column_stack([e, e * instrument(line)])
+
+        (mean_u, u_line), _ = queries.mean("instrument", moments, 2, math.sqrt(5.0), F_INSTRUMENT)
+        found, sd = queries.mean("multiplier", products, 2, math.sqrt(2.0) * clip, 0.35 * self.level_share)
+        strength = max(2.0 * float(u_line), 0.3) * spread * inside
+        change = float(found[1] - mean_u * found[0]) / strength
+        sampling = 0.6 * min(self.variance * max(1.0, clip / self.wide_clip), clip * clip) / queries.n
+        change *= max(0.0, 1.0 - 4.0 * (sd * sd + sampling) / strength**2 / max(change * change, 1e-300))
+        self.multiplier = min(most, max(0.0, 1.0 + change))
+
+    def line(self, columns: Columns) -> Line:
+        """Back to the units of y; the level stays inside the released range of y."""
+        d = len(self.slopes)
+        shift = np.zeros(d) if self.design is None else self.design.shift
+        correlation = np.eye(d) if self.design is None else self.design.correlation
+        level = 0.0
+        if self.intercept:
+            level = min(self.y_range[1], max(self.y_range[0], self.y_mean + self.y_scale * self.constant))
+        return Line(columns, shift, self.multiplier * self.slopes * self.y_scale, level, correlation)

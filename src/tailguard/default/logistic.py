@@ -1,0 +1,225 @@
+r"""The default for logistic regression, with two or more classes.
+
+Two classes: Newton steps on the score ``w a (p - y)/max(p, 1 - p)``. The weights w and 1/max(p, 1 - p) depend on the
+features only, so the equations are still solved by the true coefficients (Fisher consistency), and ``|score| <= R``:
+no clip is needed. Its expected slope in the predictor is ``min(p, 1 - p)``, which is averaged over a normal
+predictor with the released level and spread. Then level and multiplier of the fitted line are recalibrated by two
+Newton steps in two dimensions.
+
+More classes: the multinomial score ``w (softmax(z) - onehot(y)) a'``, of norm at most ``sqrt(2) R``.
+
+=================  =====================================  ==========================  =========================
+query              one row                                L2 sensitivity of the sum   share
+=================  =====================================  ==========================  =========================
+prevalence         1{y = class}                           1 (two classes) or sqrt(2)  at most .03
+steps              score                                  2 R, or 2 sqrt(2) R         what is left
+instrument         (u, u^2), abs(u) <= 1                  sqrt(5)                     .01
+recalibration      (s, s u), abs(s) <= 1                  2 sqrt(2)                   at most .03, twice
+=================  =====================================  ==========================  =========================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from tailguard.default.averaging import Average, geometric, into_ball, shrink
+from tailguard.default.columns import Columns, locate
+from tailguard.default.linear import INFLATION, Line, column_shares, noise_to_signal
+from tailguard.default.whitening import Curvature, Design, curvature, decorrelate
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+
+TOO_NOISY, QUIET = 0.15, 0.03  # noise-to-signal ratios from which only the level is fitted; with which steps are many
+STEPS = (10, 5)
+LIMIT = 6.0
+LEVEL = (0.004, 0.03)  # noise worth paying for in the level, and the most to pay
+F_INSTRUMENT = 0.01
+
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+def bounded_score(z: Array, y: Array) -> Array:
+    """(p - t)/max(p, 1 - p) with t = 1 for y > 0 and 0 otherwise; 0 where y is missing."""
+    small = np.exp(-np.abs(z))
+    agrees = (z > 0) == (y > 0)
+    value = np.where(agrees, np.where(z > 0, -small, small), np.where(z > 0, 1.0, -1.0))
+    return np.where(np.isnan(y), 0.0, value)
+
+
+def _smaller_odds(level: float, spread: float) -> Array:
+    """Weights of min(p, 1 - p) at the points of a normal predictor."""
+    return np.asarray(_WEIGHTS / (1.0 + np.exp(np.abs(level + spread * _POINTS))))
+
+
+def _james_stein(value: float, variance: float) -> float:
+    return value * max(0.0, 1.0 - variance / max(value * value, 1e-300))
+
+
+def fit_log_odds(queries: Queries, intercept: bool) -> tuple[Line, float]:
+    """Fit the log-odds of two classes; also the curvature of the loss, for penalties."""
+    d = queries.engine.columns
+    ratio = noise_to_signal(queries, d + 1)
+    with_slopes = ratio <= TOO_NOISY
+    level = smaller = 0.0
+    if intercept or not with_slopes:
+        level, smaller = _prevalence(queries, queries.share_for(1.0, *LEVEL) if with_slopes else 1.0)
+        level = level if intercept else 0.0
+    smaller = smaller if intercept else 0.5
+    if not with_slopes:
+        return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), level, np.eye(d)), 0.25
+    columns = locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=intercept)
+    design = decorrelate(queries, columns, intercept)
+    bent = curvature(queries, design)
+    level_share = queries.share_for(2.0, *LEVEL)
+    share = queries.account.left - 2.0 * level_share - F_INSTRUMENT
+    average, slope = _steps(queries, design, bent, np.append(level, np.zeros(d)), share, ratio, smaller)
+
+    theta, W = average.value, design.whitening
+    noise = INFLATION * average.variance * bent.inverse @ bent.inverse + bent.inverse / (slope * queries.n)
+    slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.correlation)
+    if intercept and np.any(slopes):
+        level = float(theta[0])
+    slopes, level = _recalibrate(queries, design, slopes, level, level_share, intercept)
+    return Line(columns, design.shift, slopes, level, design.correlation), max(0.02, 0.25 * slope / 0.5)
+
+
+def _prevalence(queries: Queries, share: float) -> tuple[float, float]:
+    """Log-odds of the constant model, drawn to 1/2 as much as its noise asks for, and the smaller probability."""
+    positive, sd = queries.mean("prevalence", lambda X, y: ((y > 0) - 0.5)[:, None], 1, 0.5, share)
+    probability = 0.5 + float(positive[0]) * 0.01 / (0.01 + sd**2)
+    edge = min(0.5, max(sd / 2.0, 1.0 / queries.n))
+    probability = min(max(probability, edge), 1.0 - edge)
+    return math.log(probability / (1.0 - probability)), min(probability, 1.0 - probability)
+
+
+def _steps(
+    queries: Queries, design: Design, bent: Curvature, theta: Array, share: float, ratio: float, smaller: float
+) -> tuple[Average, float]:
+    """Newton steps on the bounded score; returns the average of the later iterates and the last expected slope."""
+    quiet = ratio <= QUIET
+    count, floor = (STEPS[0], 0.25) if quiet else (STEPS[1], 0.7)
+    average, noise, slope = Average(np.zeros(design.width)), 0.0, 0.25
+    for t, part in enumerate(geometric(count, 1.3)):
+        direction = theta[1:]
+        spread = math.sqrt(max(0.0, float(direction @ direction) - len(direction) * noise))
+        odds = _smaller_odds(float(theta[0]), spread)
+        slope = max(float(odds.sum()), floor * smaller)  # across the fitted direction
+        along = max(float(np.sum(odds * _POINTS**2)), 0.3 * slope)
+        here = theta
+
+        def score(X: Any, y: Any, here: Array = here) -> Array:
+            a = design.vectors(X)
+            return np.asarray(a * (design.weights(a) * bounded_score(a @ here, y))[:, None])
+
+        gradient, sd = queries.mean("steps", score, design.width, design.radius, share * part)
+        step = bent.inverse @ (gradient / slope + bent.penalty @ theta)
+        if spread > 0.0:
+            unit = np.append(0.0, direction / np.linalg.norm(direction))
+            step = step + unit * float(unit @ step) * (slope / along - 1.0)
+        theta = theta - step
+        theta = np.append(np.clip(theta[0], -12.0, 12.0), into_ball(theta[1:], LIMIT))
+        noise = (sd / slope) ** 2 * float(np.mean(np.diag(bent.inverse @ bent.inverse)))
+        if t >= count / 2.0:
+            average.add(theta, (sd / slope) ** 2)
+    return average, slope
+
+
+def _recalibrate(
+    queries: Queries, design: Design, slopes: Array, level: float, share: float, intercept: bool
+) -> tuple[Array, float]:
+    """Level and multiplier of the fitted line, two Newton steps, each as far as its noise allows."""
+    spread = math.sqrt(float(slopes @ design.correlation @ slopes))
+    multiplier = 1.0
+
+    def line_and_instrument(X: Any) -> tuple[Array, Array]:
+        line = (design.columns.standardise(X) - design.shift) @ slopes
+        return line, np.clip(line / max(1.5 * spread, 1e-12), -1.0, 1.0)
+
+    def moments(X: Any, y: Any) -> Array:
+        u = line_and_instrument(X)[1]
+        return np.column_stack([u, u * u - 0.5])
+
+    (mean_u, square), _ = queries.mean("instrument", moments, 2, math.sqrt(1.25), F_INSTRUMENT)
+    strength = max(float(square) + 0.5 - float(mean_u) ** 2, 0.15)
+    for _ in range(2):
+        at = (level, multiplier)
+
+        def products(X: Any, y: Any, at: tuple[float, float] = at) -> Array:
+            line, u = line_and_instrument(X)
+            s = bounded_score(at[0] + at[1] * line, y)
+            return np.column_stack([s, s * u])
+
+        (first, second), sd = queries.mean("level", products, 2, math.sqrt(2.0), share)
+        slope = float(_smaller_odds(level, multiplier * spread).sum())
+        if spread > 0.0:
+            change = _james_stein(float(second - mean_u * first), 4.0 * sd * sd)
+            multiplier = min(1.5, max(0.0, multiplier - change / (slope * 0.7 * strength * 1.5 * spread)))
+        if intercept:
+            level -= min(2.0, max(-2.0, _james_stein(float(first), sd * sd) / slope))
+    return multiplier * slopes, level
+
+
+def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Line, float]:
+    """Fit one predictor per class; also the curvature of the loss, for penalties."""
+    d = queries.engine.columns
+    ratio = noise_to_signal(queries, d + 1) * math.sqrt(classes)
+    with_slopes = ratio <= TOO_NOISY
+    share = queries.share_for(math.sqrt(2.0), *LEVEL) if with_slopes else 1.0
+
+    def membership(X: Any, y: Any) -> Array:
+        return np.asarray((y[:, None] == np.arange(classes)) - 1.0 / classes, dtype=np.float64)
+
+    # A row is a corner of the simplex about its middle: two rows are sqrt(2) apart, twice this radius at K = 2.
+    found, sd = queries.mean("prevalence", membership, classes, math.sqrt(1.0 - 1.0 / classes), share)
+    prevalence = np.maximum(found + 1.0 / classes, max(sd, 1.0 / queries.n))
+    levels = np.log(prevalence / prevalence.sum())
+    levels = levels - levels.mean() if intercept else np.zeros(classes)
+    if not with_slopes:
+        return Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d)), 0.25  # type: ignore[arg-type]
+    columns = locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=intercept)
+    design = decorrelate(queries, columns, intercept)
+    bent = curvature(queries, design)
+    share, count = queries.account.left, STEPS[0] if ratio <= QUIET else STEPS[1]
+    theta = np.column_stack([levels, np.zeros((classes, d))])
+    average = Average(np.zeros_like(theta))
+    # Expected curvature over features that are normal in whitened coordinates: fixed public points.
+    points = np.column_stack([np.ones(512), np.random.default_rng(0).standard_normal((512, d))])
+    for t, part in enumerate(geometric(count, 1.3)):
+        p = softmax(points @ theta.T, axis=1)
+        expected = np.diag(p.mean(axis=0)) - p.T @ p / len(p)
+        values, V = np.linalg.eigh(expected)
+        values = np.maximum(values, 0.25 * float(np.mean(values)))
+        inverse = (V / values) @ V.T
+        here = theta
+
+        def score(X: Any, y: Any, here: Array = here) -> Array:
+            a = design.vectors(X)
+            gap = softmax(a @ here.T, axis=1) - (y[:, None] == np.arange(classes))
+            gap = np.where(np.isnan(y)[:, None], 0.0, gap)
+            weighted = a * design.weights(a)[:, None]
+            return np.asarray((gap[:, :, None] * weighted[:, None, :]).reshape(len(a), -1))
+
+        bound = math.sqrt(2.0) * design.radius
+        gradient, sd = queries.mean("steps", score, classes * design.width, bound, share * part)
+        gradient = gradient.reshape(classes, -1) - gradient.reshape(classes, -1).mean(axis=0)
+        theta = theta - inverse @ (gradient @ bent.inverse) - theta @ bent.penalty @ bent.inverse
+        theta = np.column_stack([np.clip(theta[:, 0], -12.0, 12.0), into_ball(theta[:, 1:], LIMIT)])
+        if not intercept:
+            theta[:, 0] = 0.0
+        if t >= count / 2.0:
+            average.add(theta, sd**2)
+    theta, W = average.value, design.whitening
+    slopes = np.empty((classes, d))
+    for k in range(classes):
+        scale = float(inverse[k] @ inverse[k])
+        noise = INFLATION * average.variance * scale * bent.inverse @ bent.inverse
+        noise = noise + math.sqrt(scale) * bent.inverse / queries.n
+        slopes[k], _ = shrink(W @ theta[k, 1:], W @ noise[1:, 1:] @ W.T, design.correlation)
+    return Line(columns, design.shift, slopes, theta[:, 0], design.correlation), 0.2  # type: ignore[arg-type]

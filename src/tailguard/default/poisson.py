@@ -1,0 +1,111 @@
+r"""The default for Poisson regression with a log link: mean ``exp(z)``.
+
+The target is divided by its released mean, so that the level starts near 0 and residuals ``exp(z) - y`` near 1.
+Damped Newton steps on ``w a clip(exp(z) - y, -c, c)``, of sensitivity ``2 R c``, with the wide clip of the linear
+default; ``exp(z)`` is bounded by bounding z. The level is recalibrated by the ratio of two clipped means, of the
+target and of the fitted means.
+
+=================  =====================================  ==========================  =========================
+query              one row                                L2 sensitivity of the sum   share
+=================  =====================================  ==========================  =========================
+clip               1{abs(r) <= grid}, one count a level   sqrt(levels)                .05 in all
+steps              w a clip(r, c)                         2 R c                       what is left
+level              (min(y, b), min(exp(z), b))            sqrt(2) b                   .15
+=================  =====================================  ==========================  =========================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.default.averaging import Average, geometric, into_ball, shrink
+from tailguard.default.columns import Columns, locate
+from tailguard.default.linear import F_CLIP, INFLATION, TAIL, TOO_NOISY, Line, column_shares, noise_to_signal
+from tailguard.default.quantiles import GRID, quantile
+from tailguard.default.whitening import curvature, decorrelate
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+
+STEPS = 10
+LARGEST = 5.0  # of the predictor, relative to the mean: a fitted mean is at most 150 times the average
+LIMIT = 2.0
+LEVEL_SHARE = 0.15
+WIDEST = 0.35
+
+
+def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
+    """Fit the logarithm of the mean; also the curvature of the loss, for penalties."""
+    d = queries.engine.columns
+    ratio = noise_to_signal(queries, d + 1)
+    with_slopes = ratio <= TOO_NOISY
+    shares = column_shares(queries, 1) if with_slopes else (0.3, 0.1)
+    y_column = locate(queries, lambda X, y: np.maximum(y, 0.0)[:, None], 1, *shares, centred=True)
+    mean = max(float(y_column.mean[0]), 1e-3 * float(y_column.scale[0])) if y_column.seen[0] else 1e-6
+    start = math.log(mean)
+    top = float(y_column.upper[0]) / mean
+    unknown = Columns.unknown(d)
+    if not y_column.seen[0] or not with_slopes:
+        return Line(unknown, np.zeros(d), np.zeros(d), start if intercept else 0.0, np.eye(d)), mean
+
+    def counts(y: NDArray[Any]) -> Array:
+        return np.clip(np.asarray(y, np.float64) / mean, 0.0, top)
+
+    columns = locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=intercept)
+    design = decorrelate(queries, columns, intercept)
+    bent = curvature(queries, design)
+    share = queries.account.left - F_CLIP - (LEVEL_SHARE if intercept else 0.0)
+    signal = 2.0 * design.radius * math.sqrt(design.width) / (queries.n * math.sqrt(share) * queries.mu)
+    level = 1.0 - min(WIDEST, TAIL * signal)
+    # Without an intercept the predictor is relative to a fixed level, log(mean), that the slopes have to make up for.
+    offset = 0.0 if intercept else -start
+    theta, average, clip = np.zeros(design.width), Average(np.zeros(design.width)), None
+
+    def fitted(a: Array, theta: Array) -> Array:
+        return np.exp(np.clip(offset + a @ theta, -20.0, LARGEST))
+
+    for t, part in enumerate(geometric(STEPS, 1.2)):
+        here = theta
+
+        def residual(X: Any, y: Any, here: Array = here) -> Array:
+            return fitted(design.vectors(X), here) - counts(y)
+
+        grid = GRID if clip is None else clip * 2.0 ** np.arange(-2.0, 2.01, 0.25)
+        clip, inside = quantile(queries, "clip", residual, level, grid, F_CLIP / STEPS)
+        inside, bound = min(1.0, max(0.5, inside)), clip
+
+        def score(X: Any, y: Any, here: Array = here, bound: float = bound) -> Array:
+            a = design.vectors(X)
+            r = np.nan_to_num(fitted(a, here) - counts(y), nan=0.0)
+            return np.asarray(a * (design.weights(a) * np.clip(r, -bound, bound))[:, None])
+
+        gradient, sd = queries.mean("steps", score, design.width, design.radius * bound, share * part)
+        # The curvature is exp(z): about its mean over a normal predictor.
+        weight = min(3.0, max(0.5, math.exp(float(theta[0]) + float(theta[1:] @ theta[1:]) / 2.0 + offset)))
+        step = bent.inverse @ (gradient / (inside * weight) + bent.penalty @ theta)
+        theta = theta - into_ball(0.8 * step, 1.0)
+        theta = np.append(np.clip(theta[0], -3.0, 3.0), into_ball(theta[1:], LIMIT))
+        if t >= STEPS / 2:
+            average.add(theta, (sd / (inside * weight)) ** 2)
+    theta, W = average.value, design.whitening
+    noise = INFLATION * average.variance * bent.inverse @ bent.inverse + bound**2 * bent.inverse / queries.n
+    slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.correlation)
+    if not intercept:
+        return Line(columns, design.shift, slopes, 0.0, design.correlation), mean
+    constant = float(theta[0])
+    cap = min(top, 8.0 * bound)
+
+    def levels(X: Any, y: Any) -> Array:
+        line = (columns.standardise(X) - design.shift) @ slopes
+        model = np.exp(np.clip(constant + line, -20.0, LARGEST))
+        return np.column_stack([np.nan_to_num(np.minimum(counts(y), cap)), np.minimum(model, cap)]) - cap / 2.0
+
+    found, sd = queries.mean("level", levels, 2, cap / math.sqrt(2.0), LEVEL_SHARE)
+    target, model = np.maximum(found + cap / 2.0, max(2.0 * sd, 1e-3))
+    change = math.log(target / model)
+    change *= max(0.0, 1.0 - 2.0 * (sd / min(target, model)) ** 2 / max(change**2, 1e-300))
+    return Line(columns, design.shift, slopes, start + constant + change, design.correlation), mean

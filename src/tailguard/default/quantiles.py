@@ -1,0 +1,42 @@
+"""Private quantiles of residuals, by noisy bisection on a public grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+
+# In units of the target's scale: from 1/64 to 256.
+GRID = 2.0 ** np.arange(-6.0, 8.01, 0.5)
+
+
+def quantile(
+    queries: Queries, label: str, residual: Callable[[Any, Any], Array], level: float, grid: Array, share: float
+) -> tuple[float, float]:
+    """Smallest grid point with about a fraction ``level`` of ``|residual|`` at or below it, and that noisy fraction.
+
+    The counts of all grid points are added up once; each level of the bisection releases one of them, of sensitivity 1.
+    """
+
+    def counts(X: Any, y: Any) -> NDArray[np.int64]:
+        with np.errstate(all="ignore"):
+            return np.bincount(np.searchsorted(grid, np.abs(residual(X, y))), minlength=len(grid) + 1)
+
+    below = np.cumsum(queries.engine.integer_sum(counts, (len(grid) + 1,)))
+    low, high, fraction = -1, len(grid) - 1, level
+    levels = max(1, math.ceil(math.log2(len(grid))))
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = float(queries.noisy_counts(label, below[middle], 1.0, share / levels).value)
+        if found < level:
+            low = middle
+        else:
+            high, fraction = middle, found
+    return float(grid[high]), fraction

@@ -1,0 +1,12 @@
+"""Settings of all tests: hypothesis looks at the same examples every time, and compiling does not count as slow."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "tailguard",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("tailguard")
