@@ -20,8 +20,8 @@ SEAM = 2.0  # where the evaluation changes its formula
 
 
 def definition(a: float, beta: float) -> mpmath.mpf:
-    """E phi(a(1 + eta)), eta ~ N(0, 1/beta), by adaptive quadrature with 30 digits."""
-    with mpmath.workdps(30):
+    """E phi(a(1 + eta)), eta ~ N(0, 1/beta), by adaptive quadrature with 20 digits."""
+    with mpmath.workdps(20):
         a, beta, end = mpmath.mpf(a), mpmath.mpf(beta), mpmath.sqrt(2)
         sd = a / mpmath.sqrt(beta)
         points = sorted({-end, end, *(p for p in (a - 9 * sd, a, a + 9 * sd) if -end < p < end)})

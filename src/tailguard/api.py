@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from tailguard import algorithms
 from tailguard._checks import one_of, positive
+from tailguard.default import default_mean
 from tailguard.descent import Result
 from tailguard.losses import Loss
 from tailguard.mean import MeanResult, MeanTable
@@ -109,7 +110,7 @@ def private_mean(
     epsilon: float | Budget = 1.0,
     delta: float | None = None,
     *,
-    method: str,
+    method: str = "auto",
     v: float | None = None,
     failure: float = 0.01,
     scale: float | None = None,
@@ -129,9 +130,10 @@ def private_mean(
         Any values: NaN counts as 0, infinite values are truncated like large ones.
     epsilon, delta
         The promise; or a `Budget` as ``epsilon``.
-    method : {"smoothed", "clipped", "clamped", "trimmed"}
-        "smoothed": equation (14) of the paper, needs ``v`` or ``scale``. "clipped": rows clipped to L2 norm
-        ``clip``. "clamped": every coordinate clamped to ``[-clip, clip]``. "trimmed": Algorithm 2, needs ``bounds``.
+    method : {"auto", "smoothed", "clipped", "clamped", "trimmed"}, default="auto"
+        "auto" needs nothing but epsilon: scale and clip of every column are found privately. "smoothed": equation (14)
+        of the paper, needs ``v`` or ``scale``. "clipped": rows clipped to L2 norm ``clip``. "clamped": every coordinate
+        clamped to ``[-clip, clip]``. "trimmed": Algorithm 2, needs ``bounds``.
     v : float, optional
         Bound on the second moment of every column; for accuracy only.
     failure : float, default=0.01
@@ -159,10 +161,10 @@ def private_mean(
     >>> import numpy as np
     >>> import tailguard as tg
     >>> income = np.random.default_rng(0).pareto(2.5, 10_000)
-    >>> tg.private_mean(income, epsilon=1.0, method="smoothed", v=4.0).privacy.epsilon <= 1.0
+    >>> tg.private_mean(income, epsilon=1.0).privacy.epsilon <= 1.0
     True
     """
-    one_of("method", method, ("smoothed", "clipped", "clamped", "trimmed"))
+    one_of("method", method, ("auto", "smoothed", "clipped", "clamped", "trimmed"))
     one_of("relation", relation, ("replace-one", "add-remove"))
     if method == "trimmed":
         if bounds is None or len(bounds) != 2:
@@ -179,6 +181,10 @@ def private_mean(
         }
         return algorithms.algorithm2(x, epsilon=epsilon, delta=delta, a=a, b=b, m=trim, **common)
     table = MeanTable.of(x, epsilon, delta, allow_large_delta, threads)
+    if method == "auto":
+        if relation != "replace-one":
+            raise ValueError("relation='add-remove' is not accepted by method='auto', which takes n to be public.")
+        return default_mean(table, noise_source(random_state))
     sampler = FullBatch(relation)
     assert table.budget is not None
     multiplier = sampler.calibrate(table.budget, 1, table.coordinates)

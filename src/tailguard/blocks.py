@@ -56,7 +56,7 @@ def block_minimisers(
         rows = order[edges[i] : edges[i + 1]]
         with np.errstate(all="ignore"):
             answer = _minimiser(loss, np.asarray(X[rows], np.float64), np.asarray(y[rows], np.float64), alpha)
-        answers[i] = constraint.project(answer) if np.all(np.isfinite(answer)) else public
+            answers[i] = constraint.project(answer) if np.all(np.isfinite(answer)) else public
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
         for done in as_completed([pool.submit(solve, i) for i in range(blocks)]):
@@ -87,7 +87,7 @@ def _minimiser(loss: Loss, X: Array, y: Array, alpha: float) -> Array:
         z = X @ w.reshape(loss.outputs, -1).T
         if loss.outputs == 1:
             z = z[:, 0]
-        value = np.nanmean(loss.value(z, y)) + alpha / 2.0 * float(w @ w)
+        value = np.nansum(loss.value(z, y)) / len(X) + alpha / 2.0 * float(w @ w)
         slope = np.nan_to_num(loss.dz(z, y)).reshape(len(X), -1)
         return float(value), np.asarray((slope.T @ X).ravel() / len(X) + alpha * w)
 

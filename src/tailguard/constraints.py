@@ -160,6 +160,8 @@ class Simplex(Constraint):
 
     def project(self, w: Array) -> Array:
         """Nearest point of the simplex, by sorting (Held, Wolfe and Crowder 1974)."""
+        # A common offset changes nothing but the digits it costs, and an entry ``total`` below the largest ends as 0.
+        w = np.maximum(w - np.max(w), -self.total)
         descending = np.sort(w)[::-1]
         excess = np.cumsum(descending) - self.total
         support = np.flatnonzero(descending - excess / np.arange(1, len(w) + 1) > 0)[-1]

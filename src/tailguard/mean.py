@@ -18,6 +18,7 @@ from tailguard.privacy import (
     NotPrivate,
     OverBudgetError,
     PrivacyReport,
+    Relation,
     check_delta,
     default_delta,
 )
@@ -90,6 +91,18 @@ class MeanTable:
         if self.budget is not None and not open_price and not self.budget.allows(events, sampler.relation):
             raise OverBudgetError(f"the mean costs more than the budget {self.budget.describe()}: give more noise.")
         value = mean.release(self.engine, RowValues(), sampler, noise)[0]
+        return self.result(method, value, events, sampler.relation, noise, facts)
+
+    def result(
+        self,
+        method: str,
+        value: NDArray[np.float64],
+        events: tuple[Event, ...],
+        relation: Relation,
+        noise: NoiseSource,
+        facts: dict[str, Any],
+    ) -> MeanResult:
+        """Wrap released means with the report of what they spent."""
         report = PrivacyReport.from_events(
             events,
             self.delta,
@@ -97,7 +110,7 @@ class MeanTable:
             method=method,
             parameters=facts,
             n=self.n,
-            relation=sampler.relation,
+            relation=relation,
             budget=self.budget,
         )
         return MeanResult(float(value[0]) if self.single else value, report)

@@ -11,6 +11,7 @@ applied by `predict`, so that no row, of training or test, can produce an unboun
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard._checks import within
-from tailguard.default.linear import Line, fit_line
+from tailguard.default.linear import Line, fit_level, fit_line
 from tailguard.default.logistic import fit_log_odds, fit_multinomial
 from tailguard.default.poisson import fit_log_mean
 from tailguard.engines.memory import InMemory
 from tailguard.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared
-from tailguard.mean import promise
+from tailguard.mean import MeanResult, MeanTable, promise
 from tailguard.means.queries import Queries
-from tailguard.privacy import Account, Budget, PrivacyReport, noise_source
+from tailguard.privacy import (
+    Account,
+    Budget,
+    Event,
+    NoiseSource,
+    OverBudgetError,
+    PrivacyReport,
+    noise_source,
+    total_mu,
+)
 
 Array = NDArray[np.float64]
 
@@ -106,6 +116,25 @@ def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) 
         budget=budget,
     )
     return LinearModel(coef, intercept, line.columns.lower, line.columns.upper, report)
+
+
+def default_mean(table: MeanTable, noise: NoiseSource) -> MeanResult:
+    """Release the mean of every column, each with an equal part of the budget: stages A and D on the column alone."""
+    assert table.budget is not None
+    columns, draws = table.coordinates, _draws(1, 1)
+    part = Budget(mu=total_mu(table.budget, columns * draws) / math.sqrt(columns) * (1.0 - 1e-12))
+    values = np.empty(columns)
+    events: list[Event] = []
+    with np.errstate(all="ignore"):
+        for j in range(columns):
+            column = np.asarray(table.engine.X[:, j], dtype=np.float64)
+            engine = InMemory(column[:, None], column, table.engine.threads)
+            queries = Queries(engine, Account(part, max_samples=draws), noise.at(j))
+            values[j] = fit_level(queries)
+            events += queries.account.events
+    if not table.budget.allows(events):
+        raise OverBudgetError(f"the means cost more than the budget {table.budget.describe()}.")
+    return table.result("private_mean", values, tuple(events), "replace-one", noise, {})
 
 
 def _draws(p: int, outputs: int) -> int:

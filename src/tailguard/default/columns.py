@@ -44,7 +44,7 @@ FALSE_ALARM = 1e-3  # probability that noise alone is taken for a mode
 SIGNIFICANT = 3.5  # standard deviations from which a bin counts
 SOFT_END = 0.05  # an end is sharp if the next bin is below this fraction of the last
 WIDE = 4.0  # a soft end is truncated this many bounds out
-FAR = 0.6  # a mean square more than this share of which is the squared mean: look again about the mean
+FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is looked at again
 LOOKS = (0.5, 0.2, 0.1)  # shares of the looks; the rest is
 AGAIN = 0.2  # for a second first look at columns in which nothing was seen
 
@@ -89,6 +89,7 @@ class _Reading(NamedTuple):
     soft: bool
     seen: bool
     coarse: bool
+    mass: float = 0.0  # fraction of rows in significant bins
 
 
 def exponent(a: Array) -> NDArray[np.int64]:
@@ -155,7 +156,9 @@ def locate(
         first = np.clip(first, -1.0, 1.0) if centred else np.zeros(len(todo))
         # A bound of exactly 1 with a sharp end, or nothing seen at all: a 0/1 column, however rare or common.
         unit = (top[todo] == 0) & ~soft & (look == 0)
-        far = (first**2 > FAR * square + 4.0 * sd**2) & ~unit
+        # Far from zero: the mean, not a few large values, makes the mean square.
+        mass = np.array([reading.mass for reading in readings])
+        far = (first**2 > FAR * square + 4.0 * sd**2) & (mass > 0.5) & ~unit
         variance = np.maximum(square - first**2 + sd**2, np.maximum(0.1 * square, sd**2))
         if centred:
             rare = np.maximum(np.abs(first) * (1.0 - np.abs(first)), SIGNIFICANT * sd_hist)
@@ -230,5 +233,6 @@ def _reading(h: Array, sd: float, significant: list[int], tops: Array, coarse: b
     following = h[last + 1] if last + 1 < len(h) else 0.0
     soft = bool(following + sd >= SOFT_END * h[last])
     # 7/12 is the mean of x^2 over (1/2, 1]: what a row of the top bin adds to the mean square.
-    square = sum(max(float(h[k]), 0.0) * 4.0 ** (tops[k] - tops[last]) for k in significant) * 7.0 / 12.0
-    return _Reading(top, max(square, 1e-6), soft, seen=True, coarse=coarse)
+    square = sum(max(float(h[k]), 0.0) * 4.0 ** (tops[k] - tops[last]) for k in significant)
+    mass = float(sum(h[k] for k in significant))
+    return _Reading(top, max(square, SIGNIFICANT * sd) * 7.0 / 12.0, soft, seen=True, coarse=coarse, mass=mass)

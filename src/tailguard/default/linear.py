@@ -24,11 +24,11 @@ variances          (min(r^2, c^2), e^2), abs(e) <= c + c'/q             hypot(c^
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
 multiplier         (clip(r, c), clip(r, c) u)                           2 sqrt(2) c                 .35 of the level's
-level              clip(r, c)                                           2 c                         .40 of the level's
+level              clip(r, c)                                           2 c                         all that is left
 =================  ===================================================  ==========================  =================
 
-All shares depend on n, d and the budget alone. What a released value decides is only which of two clips the last
-steps use.
+All shares but the last depend on n, d and the budget alone. What a released value decides is only which of two clips
+the last steps use, and how many columns are looked at again; the account is a filter that allows for it.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ NARROW = 0.65  # quantile of the narrow clip
 TAIL = 4.0  # fraction beyond the wide clip, over the noise-to-signal ratio of a score
 DAMPING, LIMIT = 0.9, 2.0
 INFLATION = 3.0  # of the privacy noise in shrinkage: steps correlate it
+DOUBT = 1.5  # inflation of all noise in the difference of the two fits
 TOO_NOISY = 0.12  # noise-to-signal ratio of a gradient from which only the level is fitted
 
 
@@ -112,6 +113,17 @@ def fit_line(queries: Queries, target: str, intercept: bool) -> Line:
     return fit.line(columns)
 
 
+def fit_level(queries: Queries) -> float:
+    """Fit a constant to the target: a private mean."""
+    y_column = locate(queries, lambda X, y: y[:, None], 1, 0.15, 0.05)
+    if not y_column.seen[0]:
+        return 0.0
+    fit = _Fit(queries, y_column, "mean", intercept=True, ratio=0.0)
+    fit.look_at_target()
+    fit.recalibrate()
+    return fit.line(Columns.unknown(queries.engine.columns)).level
+
+
 class _Fit:
     """The state of a fit after stage A: everything in it is released or public."""
 
@@ -144,7 +156,6 @@ class _Fit:
         shares = [left * part for part in PHASES[self.target]]
 
         theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), shares[0])
-        narrow.clip = self._clip(wide) / 2.0
         theta = self._phase(1, narrow, NARROW, theta, shares[1])
         variance, difference = self._variances(theta, wide, narrow)
         added, kept = self._difference(wide, narrow, difference)
@@ -160,7 +171,7 @@ class _Fit:
         slopes = design.whitening @ narrow.average.value[1:] + added
         narrow_variance = min(variance, (self.narrow_clip / NARROW) ** 2)
         noise = self._covariance(
-            (1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance,
+            INFLATION * ((1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance),
             (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance,
         )
         self.slopes, _ = shrink(slopes, noise, design.correlation)
@@ -219,7 +230,7 @@ class _Fit:
         """Covariance of slopes: privacy noise of the steps plus sampling noise."""
         assert self.design is not None
         inverse, W = self.curvature.inverse, self.design.whitening
-        total = INFLATION * privacy * inverse @ inverse + residual / self.queries.n * inverse
+        total = privacy * inverse @ inverse + residual / self.queries.n * inverse
         return np.asarray(W @ total[1:, 1:] @ W.T)
 
     def _difference(self, wide: _Track, narrow: _Track, variance: float) -> tuple[Array, float]:
@@ -228,7 +239,7 @@ class _Fit:
         if self.target != "mean":
             return np.zeros(len(self.slopes)), 0.0
         gap = self.design.whitening @ (wide.average.value - narrow.average.value)[1:]
-        noise = self._covariance(wide.average.variance + narrow.average.variance, variance)
+        noise = self._covariance(DOUBT * (wide.average.variance + narrow.average.variance), DOUBT * variance)
         return shrink(gap, noise, self.design.correlation)
 
     def look_at_target(self) -> None:
@@ -271,7 +282,8 @@ class _Fit:
         def clipped(X: Any, y: Any) -> Array:
             return np.clip(self._parts(X, y)[1], -clip, clip)[:, None]
 
-        shift, sd = queries.mean("level", clipped, 1, clip, 0.40 * share)
+        # The last query takes all that is left: at least .40 of the level's share, and what earlier ones did not need.
+        shift, sd = queries.mean("level", clipped, 1, clip, queries.account.left)
         self.constant += float(shift[0])
         self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)
 
