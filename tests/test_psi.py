@@ -97,7 +97,7 @@ def test_psi_increases(a, b, beta):
     assert psi(low, beta) <= psi(high, beta) + 2e-14
 
 
-@pytest.mark.parametrize("beta", (0.1, *BETAS, 1000.0))
+@pytest.mark.parametrize("beta", [0.1, *BETAS, 1000.0])
 def test_psi_increases_across_the_seams_of_its_evaluation(beta):
     a = np.concatenate([np.linspace(0.0, 4.0, 40_001), np.geomspace(4.0, 1e18, 4001)])
     assert np.min(np.diff(psi(a, beta))) >= -2e-14

@@ -19,7 +19,7 @@ SETS = {
     "L2Ball with a centre": C.L2Ball(0.7, CENTER),
     "L2Ball with one number as its centre": C.L2Ball(0.7, 4.0),
     "Box": C.Box(-1.0, 2.0),
-    "Box with sides": C.Box(CENTER - 1.0, CENTER + [0.0, 1.0, 2.0, 3.0, 4.0]),
+    "Box with sides": C.Box(CENTER - 1.0, CENTER + np.arange(5.0)),
     "Simplex": C.Simplex(),
     "Simplex with a total": C.Simplex(7.5),
 }

@@ -203,7 +203,9 @@ def test_a_per_row_function_cannot_change_the_iterate():
 def test_per_row_gradients_are_those_of_the_loss_they_write_out():
     rng = np.random.default_rng(5)
     X, y, w = rng.standard_normal((6, 3)), rng.standard_normal(6), rng.standard_normal((1, 3))
-    mine, theirs = (InMemory(X, y, 1).columns_of(Gradients(loss, w, False)) for loss in (squared_per_row(), L.Squared()))
+    mine, theirs = (
+        InMemory(X, y, 1).columns_of(Gradients(loss, w, False)) for loss in (squared_per_row(), L.Squared())
+    )
     for j in range(3):
         np.testing.assert_allclose(mine(0, j), theirs(0, j), rtol=1e-13, atol=1e-15)
 

@@ -82,17 +82,14 @@ def test_a_poisson_sample_is_priced_under_add_remove_whatever_is_promised():
         assert sampler.relation == relation
 
 
-def test_replace_one_costs_a_poisson_sample_more_than_add_remove():
-    event = [PoissonSample(exact_rate(0.1)).event(2.0, 10, 0, "")]
-    assert epsilon_of(event, 1e-6, "replace-one") > 1.5 * epsilon_of(event, 1e-6, "add-remove")
-    add, replace = (PoissonSample(exact_rate(0.1), r).calibrate(BUDGET, 10, 0) for r in ("add-remove", "replace-one"))
-    assert 1.5 * add < replace < 3.0 * add
-
-
-def test_sampling_amplifies_and_a_sample_of_all_rows_does_not():
-    sampled, everyone = (PoissonSample(rate).calibrate(BUDGET, 10, 0) for rate in (exact_rate(0.1), 1.0))
+def test_sampling_amplifies_and_replace_one_costs_a_sample_more_than_add_remove():
+    sampled, replaced, everyone = (
+        SAMPLERS[name].calibrate(BUDGET, 10, 50)
+        for name in ("Poisson, add-remove", "Poisson, replace-one", "Poisson of all rows")
+    )
     assert sampled < 0.5 * everyone
-    assert everyone == pytest.approx(FullBatch("add-remove").calibrate(BUDGET, 10, 0), rel=1e-6)
+    assert 1.5 * sampled < replaced < 3.0 * sampled
+    assert everyone == pytest.approx(FullBatch("add-remove").calibrate(BUDGET, 10, 50), rel=1e-6)
 
 
 def rate_is_accepted(count: int, trials: int, rate: float) -> bool:
