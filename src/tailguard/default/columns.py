@@ -9,7 +9,7 @@ the noise
 2. the **mean** of ``(x - c)/k``, clipped to +-1, with ``k = 2^top``, doubled if the end of the histogram is soft.
 
 A column that lies far from c compared with its spread is looked at again about its released mean, at most twice.
-What comes out is a truncation ``[c - M, c + M]`` with M four times the bound if the end is soft, and the mean and
+What comes out is a truncation ``[c - M, c + M]``, M several times the bound if the end is soft, and the mean and
 scale of the truncated column. A column in which nothing but zeros is significant is taken for a rare 0/1 column.
 Nothing here is ever larger than what the histogram saw, so one wild value cannot stretch a column.
 """
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from tailguard.kernels.features import standardise
 from tailguard.means.queries import Noisy, Queries
 
 Array = NDArray[np.float64]
@@ -43,7 +44,7 @@ _BELOW = 41
 FALSE_ALARM = 1e-3  # probability that noise alone is taken for a mode
 SIGNIFICANT = 3.5  # standard deviations from which a bin counts
 SOFT_END = 0.05  # an end is sharp if the next bin is below this fraction of the last
-WIDE = 4.0  # a soft end is truncated this many bounds out
+WIDE = (16.0, 4.0)  # a soft end is truncated this many bounds out: with a large budget, with a small one
 FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is looked at again
 LOOKS = (0.5, 0.2, 0.1)  # shares of the looks; the rest is
 AGAIN = 0.2  # for a second first look at columns in which nothing was seen
@@ -71,8 +72,9 @@ class Columns:
 
     def standardise(self, X: NDArray[Any]) -> Array:
         """Truncate, centre and scale rows; a missing value takes the released mean and becomes 0."""
-        Z = (np.clip(X, self.lower, self.upper) - self.mean) / self.scale
-        return np.nan_to_num(Z, nan=0.0, posinf=0.0, neginf=0.0)
+        out = np.empty(X.shape)
+        standardise(np.ascontiguousarray(X), self.lower, self.upper, self.mean, self.scale, out)
+        return out
 
     @staticmethod
     def unknown(count: int) -> Columns:
@@ -118,7 +120,13 @@ def _count(index: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
 
 
 def locate(
-    queries: Queries, extract: Extract, count: int, f_hist: float, f_mean: float, centred: bool = True
+    queries: Queries,
+    extract: Extract,
+    count: int,
+    f_hist: float,
+    f_mean: float,
+    centred: bool = True,
+    wide: float = WIDE[1],
 ) -> Columns:
     """Find truncation, mean and scale of ``count`` columns, ``extract(X, y)``.
 
@@ -163,7 +171,7 @@ def locate(
         if centred:
             rare = np.maximum(np.abs(first) * (1.0 - np.abs(first)), SIGNIFICANT * sd_hist)
             variance = np.where(unit, rare, variance)
-        reach[todo] = np.where(soft, WIDE, 1.0) * bound
+        reach[todo] = np.where(soft, wide, 1.0) * bound
         s[todo] = bound * np.sqrt(np.minimum(variance, 1.0))
         m[todo] = c[todo] + bound * first
         todo = todo[far | np.array([reading.coarse for reading in readings])]

@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink
-from tailguard.default.columns import Columns, locate
+from tailguard.default.columns import WIDE, Columns, locate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.whitening import Design, curvature, decorrelate
 from tailguard.means.queries import Queries
@@ -58,6 +58,7 @@ TAIL = 4.0  # fraction beyond the wide clip, over the noise-to-signal ratio of a
 DAMPING, LIMIT = 0.9, 2.0
 INFLATION = 3.0  # of the privacy noise in shrinkage: steps correlate it
 DOUBT = 1.5  # inflation of all noise in the difference of the two fits
+QUIET = 0.02  # noise-to-signal ratio of a gradient up to which features are truncated far out
 TOO_NOISY = 0.12  # noise-to-signal ratio of a gradient from which only the level is fitted
 
 
@@ -85,6 +86,13 @@ def noise_to_signal(queries: Queries, coordinates: int) -> float:
     return 2.0 * coordinates / (queries.n * queries.mu)
 
 
+def locate_features(queries: Queries, centred: bool) -> Columns:
+    """Stage A for the features: the larger the budget, the further out they are truncated."""
+    d = queries.engine.columns
+    wide = WIDE[0] if noise_to_signal(queries, d + 1) <= QUIET else WIDE[1]
+    return locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=centred, wide=wide)
+
+
 def column_shares(queries: Queries, count: int) -> tuple[float, float]:
     """Shares of histogram and mean for ``count`` columns; public."""
     histogram = queries.share_for(math.sqrt(2.0 * count), *HISTOGRAM)
@@ -97,7 +105,7 @@ def fit_line(queries: Queries, target: str, intercept: bool) -> Line:
     ratio = noise_to_signal(queries, d + 1)
     with_slopes = ratio <= TOO_NOISY
     if with_slopes:
-        columns = locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=intercept)
+        columns = locate_features(queries, intercept)
         y_shares = column_shares(queries, 1)
     else:
         columns, y_shares = Columns.unknown(d), (0.3, 0.1)

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink
-from tailguard.default.columns import Columns, locate
-from tailguard.default.linear import INFLATION, Line, column_shares, noise_to_signal
+from tailguard.default.columns import Columns
+from tailguard.default.linear import INFLATION, Line, locate_features, noise_to_signal
 from tailguard.default.whitening import Curvature, Design, curvature, decorrelate
 from tailguard.means.queries import Queries
 
@@ -74,7 +74,7 @@ def fit_log_odds(queries: Queries, intercept: bool) -> tuple[Line, float]:
     smaller = smaller if intercept else 0.5
     if not with_slopes:
         return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), level, np.eye(d)), 0.25
-    columns = locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=intercept)
+    columns = locate_features(queries, intercept)
     design = decorrelate(queries, columns, intercept)
     bent = curvature(queries, design)
     level_share = queries.share_for(2.0, *LEVEL)
@@ -183,7 +183,7 @@ def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Li
     levels = levels - levels.mean() if intercept else np.zeros(classes)
     if not with_slopes:
         return Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d)), 0.25  # type: ignore[arg-type]
-    columns = locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=intercept)
+    columns = locate_features(queries, intercept)
     design = decorrelate(queries, columns, intercept)
     bent = curvature(queries, design)
     share, count = queries.account.left, STEPS[0] if ratio <= QUIET else STEPS[1]

@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink
 from tailguard.default.columns import Columns, locate
-from tailguard.default.linear import F_CLIP, INFLATION, TAIL, TOO_NOISY, Line, column_shares, noise_to_signal
+from tailguard.default.linear import (
+    F_CLIP,
+    INFLATION,
+    TAIL,
+    TOO_NOISY,
+    Line,
+    column_shares,
+    locate_features,
+    noise_to_signal,
+)
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.whitening import curvature, decorrelate
 from tailguard.means.queries import Queries
@@ -55,7 +64,7 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
     def counts(y: NDArray[Any]) -> Array:
         return np.clip(np.asarray(y, np.float64) / mean, 0.0, top)
 
-    columns = locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=intercept)
+    columns = locate_features(queries, intercept)
     design = decorrelate(queries, columns, intercept)
     bent = curvature(queries, design)
     share = queries.account.left - F_CLIP - (LEVEL_SHARE if intercept else 0.0)

@@ -56,7 +56,8 @@ class Design:
         z = self.columns.standardise(X)
         a = np.empty((len(z), self.width))
         a[:, 0] = 1.0 if self.intercept else 0.0
-        a[:, 1:] = (z - self.shift) @ self.whitening
+        z -= self.shift
+        np.matmul(z, self.whitening, out=a[:, 1:])
         return a
 
     def weights(self, a: Array) -> Array:
