@@ -8,6 +8,7 @@ what the account was charged.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -60,7 +61,9 @@ def asked(X: np.ndarray, query: str, width: int, mu: float = 0.7) -> tuple[np.nd
         value, sd = queries.mean("q", lambda X, y: X, width, 1.7, 0.5)
     elif query == "gram":
         value, sd = queries.gram("q", lambda X, y: X, width, 1.7, 0.5)
-        assert noise.scales[0] == pytest.approx(noise.scales[-1] / math.sqrt(2.0))  # a pair of entries, then the diagonal
+        assert noise.scales[0] == pytest.approx(
+            noise.scales[-1] / math.sqrt(2.0)
+        )  # a pair of entries, then the diagonal
     elif query == "counts":
         shape = first_look(X).shape
         value, sd = queries.counts("q", lambda X, y: first_look(X), shape, math.sqrt(2.0 * width), 0.5)
@@ -171,7 +174,8 @@ def test_histograms_put_values_where_they_belong():
 class Recording(Queries):
     """Queries that remember the totals that were released as counts."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
         self.totals: list = []
 
     def noisy_counts(self, label, total, sensitivity, share):
@@ -195,7 +199,9 @@ def test_a_row_changes_each_count_of_a_quantile_by_at_most_one(y, other, level):
 
 
 @settings(max_examples=80)
-@given(X=rows(2, 3), radius=st.floats(0.5, 5.0), cap=st.floats(2.0, 6.0), intercept=st.booleans(), seed=st.integers(0, 9))
+@given(
+    X=rows(2, 3), radius=st.floats(0.5, 5.0), cap=st.floats(2.0, 6.0), intercept=st.booleans(), seed=st.integers(0, 9)
+)
 def test_weighted_design_vectors_are_bounded(X, radius, cap, intercept, seed):
     rng = np.random.default_rng(seed)
     scale = 2.0 ** rng.integers(-900, 900, 3)
@@ -254,29 +260,27 @@ class Twin:
 class Checked(Queries):
     """Compares both sums of every query with what its noise covers, and rows with their declared bound."""
 
-    seen: set[str] = set()
+    seen: ClassVar[set[str]] = set()
 
     def mean(self, label, function, width, bound, share):
         released = super().mean(label, function, width, bound, share)
         for engine in (self.engine.mine, self.engine.other):
             size = np.linalg.norm(function(engine.X, engine.y), axis=1)
             assert np.all(size <= bound * (1.0 + 1e-9)), f"{label}: rows are clipped by the query, not by design"
-        self.check(label, released, bound)
+        self.check(label)
         return released
 
     def gram(self, label, function, width, bound, share):
         released = super().gram(label, function, width, bound, share)
         for engine in (self.engine.mine, self.engine.other):
             assert np.all(np.linalg.norm(function(engine.X, engine.y), axis=1) <= bound * (1.0 + 1e-9)), label
-        self.check(label, released, bound)
+        self.check(label)
         return released
 
-    def check(self, label, released, bound):
-        """``|difference| unit / n <= sd mu``: the unit cancels if the difference is taken in the released units."""
-        a, b = (np.asarray(total, float).ravel() for total in self.engine.pair)
-        nonzero = np.abs(a) > 0
-        assert self.scale * self.account.events[-1].mu * ROUNDING >= np.linalg.norm(a - b), label
-        assert nonzero.any() or np.isfinite(released.value).all()
+    def check(self, label):
+        """Integer sums of both tables: within what the last scale drawn, times the mu charged, covers."""
+        a, b = self.engine.pair
+        assert np.linalg.norm((a - b).astype(float)) <= self.scale * self.account.events[-1].mu * ROUNDING, label
         Checked.seen.add(label)
 
     def noisy_counts(self, label, total, sensitivity, share):
@@ -350,6 +354,23 @@ def test_every_query_of_a_mean_keeps_its_sensitivity(checked):
             X, _ = table(kind, 100, 2, k)
             default.default_mean(MeanTable.of(X, 5.0, 1e-6, False, 1), SeededNoise(k))
     assert {"column scales", "column means", "clip", "tail", "level"} <= Checked.seen
+
+
+@pytest.mark.parametrize("wrong", ["histogram", "noise", "bound"])
+def test_the_check_of_all_queries_can_fail(checked, monkeypatch, wrong):
+    """Power: two counts a row, two thirds of the noise, or rows longer than declared are noticed."""
+    if wrong == "histogram":
+        monkeypatch.setattr("tailguard.default.columns.first_look", lambda Z: 2 * first_look(Z))
+    elif wrong == "noise":
+        plain = Checked._draw
+        monkeypatch.setattr(Checked, "_draw", lambda self, scale, size: plain(self, 2.0 / 3.0 * scale, size))
+    else:
+        plain_weights = Design.weights
+        monkeypatch.setattr(Design, "weights", lambda self, a: 1.5 * plain_weights(self, a))
+    with pytest.raises(AssertionError):  # noqa: PT012
+        for k, Twin.row in enumerate(EXTREME):
+            X, y = table("normal", 120, 3, k)
+            fit_default(losses.Squared(), X, y, DefaultOptions(20.0, 1e-6, random_state=k, threads=1))
 
 
 def test_looks_stay_inside_their_shares():

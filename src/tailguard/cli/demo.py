@@ -42,9 +42,10 @@ def command(
     console.print(
         f"\nData: {rows:,} rows, {demo.COLUMNS} columns, y = <w, x> + noise; the noise is centred log-normal(1, 1), "
         "skewed,\nwith a standard deviation of 5.9 against a signal of 1."
-        f"\nPublic bounds: clip {demo.CLIP:g} for L2 clipping, scale {demo.SCALE:g} for Algorithm 4. Like the steps "
-        "they are constants,\ntuned on other tables of this kind with the truth known: expect less where you have to "
-        "guess.\n"
+        "\nPrivateRidge is told nothing but epsilon = 1."
+        f"\nPublic bounds of the others: clip {demo.CLIP:g} for L2 clipping, scale {demo.SCALE:g} for Algorithm 4. "
+        "Like the steps they are\nconstants, tuned on other tables of this kind with the truth known: expect less where you "
+        "have to guess.\n"
     )
     demonstration = demo.run(rows, seed)
     console.print(_coefficients(demonstration))
@@ -52,7 +53,7 @@ def command(
         if fit.privacy is not None:
             console.print(f"\n[bold]{fit.name}[/bold]")
             console.print(str(fit.privacy), markup=False)
-    console.print("\n[bold]Both descents together[/bold], since they saw the same rows")
+    console.print("\n[bold]All private fits together[/bold], since they saw the same rows")
     console.print(demonstration.total.guarantee, markup=False)
 
     try:
@@ -71,7 +72,7 @@ def _coefficients(demonstration: Demonstration) -> Table:
     table.add_column("")
     table.add_column("truth", justify="right")
     for fit in fits:
-        table.add_column(f"{fit.name}\n{fit.promise}", justify="right")
+        table.add_column(f"{fit.name}\n{fit.promise}", justify="right", no_wrap=True)
     for j, value in enumerate(truth):
         table.add_row(
             f"w{j + 1}", f"{value:.3f}", *(f"{fit.w[j]:.3f}" for fit in fits), end_section=j + 1 == len(truth)

@@ -38,9 +38,9 @@ from tailguard.truncation import Grid, L2Clip
 
 Array = NDArray[np.float64]
 
-# Counts are noised in steps of 2**-24, rows of a Gram matrix rounded to 19 bits.
-_COUNT_BITS = 24
+# Rows of a Gram matrix are rounded to 19 bits; noise on counts spans about 2**31 steps.
 _GRAM_BITS = 19
+_NOISE_BITS = 31
 
 
 class Noisy(NamedTuple):
@@ -94,10 +94,13 @@ class Queries:
 
     def noisy_counts(self, label: str, total: Any, sensitivity: float, share: float) -> Noisy:
         """Release counts that were added up before, as in a bisection of one histogram."""
-        units = np.asarray(total, dtype=np.int64) << _COUNT_BITS
-        scale = sensitivity * 2.0**_COUNT_BITS / self._spend(label, share, units.size)
-        noisy = saturating_add(units, self._draw(scale, units.size).reshape(units.shape))
-        step = 2.0**-_COUNT_BITS / self.n
+        counts = np.asarray(total, dtype=np.int64)
+        sd = sensitivity / self._spend(label, share, counts.size)
+        # Finer steps for less noise, as long as n of them fit a 64-bit integer; public.
+        bits = min(62 - self.n.bit_length(), max(0, _NOISE_BITS - math.floor(math.log2(sd))))
+        scale = sd * 2.0**bits
+        noisy = saturating_add(counts << bits, self._draw(scale, counts.size).reshape(counts.shape))
+        step = 2.0**-bits / self.n
         return Noisy(np.asarray(noisy * step), scale * step)
 
     def gram(self, label: str, function: BlockFunction, width: int, bound: float, share: float) -> Noisy:
