@@ -128,7 +128,8 @@ def _numeric(name: str, value: ArrayLike) -> NDArray[Any]:
     if array.dtype in (np.float32, np.float64):
         return array
     if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
+        with np.errstate(all="ignore"):
+            return array.astype(np.float64)
     raise TypeError(
         f"{name} has dtype {array.dtype}: give real numbers (float64 or float32); encode other columns first."
     )

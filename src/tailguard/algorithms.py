@@ -285,7 +285,7 @@ def algorithm3(
     one_of("setting", setting, ("improved", "paper", "printed"))
     problem = _Problem.of(loss, X, y, epsilon, delta, steps, None, options)
     if problem.sampler.relation != "replace-one":
-        raise ValueError("relation='add-remove' is not accepted: the smooth sensitivity is that of replaced rows.")
+        raise ValueError("relation='add-remove' is not accepted: give 'replace-one', as smooth sensitivity needs.")
     mean = _trimmed_mean(problem.budget, problem.n, steps * problem.coordinates, a, b, m, setting, spread)
     facts = {"setting": setting, "a": mean.lower, "b": mean.upper, "m": mean.trim, "spread": spread}
     if mean.printed:
@@ -428,8 +428,7 @@ def algorithm1(
     assert budget is not None
     alpha = within("alpha", alpha, 0.0, 1e100)
     constraint.check(p)
-    diameter = constraint.diameter(p)
-    if not math.isfinite(diameter):
+    if not math.isfinite(constraint.diameter(p)):
         raise ValueError(
             f"constraint={constraint!r} is not accepted: Algorithm 1 needs a bounded set, such as L2Ball(10.0)."
         )
@@ -441,8 +440,9 @@ def algorithm1(
     elif budget.epsilon is None or budget.delta is None:
         raise ValueError("aggregator='center' is not accepted with a budget in rho or mu: give epsilon and delta.")
     else:
-        center = centre_parameters(budget.epsilon, budget.delta, p)
-        event = ApproximateDP(center.epsilon, center.delta, label="centre of the blocks")
+        # A millionth is set aside for noise on a grid; see `centre_of_attention`.
+        center = centre_parameters(budget.epsilon * (1.0 - 1e-6), budget.delta * (1.0 - 1e-6), p)
+        event = ApproximateDP(budget.epsilon, budget.delta, label="centre of the blocks")
     if not budget.allows([event]):
         raise OverBudgetError(f"the plan costs more than the budget {budget.describe()}.")
     if blocks is None:
@@ -470,7 +470,8 @@ def algorithm1(
     if median is not None:
         w = block_median(answers, lo, hi, median.eps0, noise.at(1))
     else:
-        w = centre_of_attention(answers, diameter, cast(CentreParameters, center), noise.at(1), anchor=(lo + hi) / 2.0)
+        anchor, radius = constraint.enclosing_ball(p)
+        w = centre_of_attention(answers, 2.0 * radius, cast(CentreParameters, center), noise.at(1), anchor=anchor)
     w = constraint.project(w).reshape(loss.outputs, -1)
     w = w[0] if loss.outputs == 1 else w
     facts = {"aggregator": aggregator, "blocks": blocks, "constraint": repr(constraint), "loss": repr(loss)}

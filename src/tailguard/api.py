@@ -172,7 +172,7 @@ def private_mean(
                 f"bounds={bounds!r} is not accepted by method='trimmed': give the range (a, b) of the mean."
             )
         if relation != "replace-one":
-            raise ValueError("relation='add-remove' is not accepted: the smooth sensitivity is that of replaced rows.")
+            raise ValueError("relation='add-remove' is not accepted: give 'replace-one', as smooth sensitivity needs.")
         a, b = bounds
         common: dict[str, Any] = {
             "allow_large_delta": allow_large_delta,
@@ -183,7 +183,7 @@ def private_mean(
     table = MeanTable.of(x, epsilon, delta, allow_large_delta, threads)
     if method == "auto":
         if relation != "replace-one":
-            raise ValueError("relation='add-remove' is not accepted by method='auto', which takes n to be public.")
+            raise ValueError("relation='add-remove' is not accepted by method='auto': give 'replace-one'; n is public.")
         return default_mean(table, noise_source(random_state))
     sampler = FullBatch(relation)
     assert table.budget is not None

@@ -35,6 +35,11 @@ class Constraint:
         """Lower and upper ends of the smallest box around the set."""
         raise NotImplementedError
 
+    def enclosing_ball(self, dimension: int) -> tuple[Array, float]:
+        """Centre and radius of a ball around the set: by default around its box."""
+        lo, hi = self.bounds(dimension)
+        return (lo + hi) / 2.0, float(np.linalg.norm(hi - lo)) / 2.0
+
     def check(self, dimension: int) -> None:
         """Raise unless the set lives in ``dimension`` dimensions."""
 
@@ -83,6 +88,10 @@ class L2Ball(Constraint):
         """Centre plus and minus the radius."""
         center = np.broadcast_to(np.asarray(self.center, dtype=np.float64), (dimension,))
         return center - self.radius, center + self.radius
+
+    def enclosing_ball(self, dimension: int) -> tuple[Array, float]:
+        """The ball itself."""
+        return np.broadcast_to(np.asarray(self.center, dtype=np.float64), (dimension,)), float(self.radius)
 
     def project(self, w: Array) -> Array:
         """Nearest point of the ball."""
@@ -157,6 +166,10 @@ class Simplex(Constraint):
     def bounds(self, dimension: int) -> tuple[Array, Array]:
         """Each coordinate in [0, total]."""
         return np.zeros(dimension), np.full(dimension, float(self.total))
+
+    def enclosing_ball(self, dimension: int) -> tuple[Array, float]:
+        """Around the centroid, through the corners."""
+        return np.full(dimension, self.total / dimension), self.total * math.sqrt(1.0 - 1.0 / dimension)
 
     def project(self, w: Array) -> Array:
         """Nearest point of the simplex, by sorting (Held, Wolfe and Crowder 1974)."""

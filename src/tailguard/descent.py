@@ -7,8 +7,9 @@ hides it), a sampler (which rows a step sees), and public numbers. A plan prices
 (`Plan.events`), and `descend` refuses to run one that costs more than its budget.
 
 Only what a mean has released enters an iterate, so iterates, their average, projections, penalties, step sizes,
-callbacks and stopping are post-processing and cost nothing. A run that stops early has spent only its steps so far;
-`State` carries them, and a run resumed from it pays for the rest, not twice.
+callbacks and stopping are post-processing and cost nothing. A run is priced for all T steps whether or not a
+callback stops it: a price that depended on where a released iterate made it stop would not be a guarantee. So a run
+that was stopped can be resumed from its `State` and costs nothing more.
 """
 
 from __future__ import annotations
@@ -75,10 +76,9 @@ class Plan:
         within("alpha", self.alpha, 0.0, 1e100)
         one_of("average", self.average, ("last", "mean"))
 
-    def events(self, coordinates: int, steps: int | None = None) -> tuple[Event, ...]:
-        """What the plan, or its first ``steps`` steps, spends with so many coefficients."""
-        count = self.steps if steps is None else steps
-        return self.mean.events(self.sampler, count, coordinates, "gradient steps") if count else ()
+    def events(self, coordinates: int) -> tuple[Event, ...]:
+        """What all steps of the plan spend with so many coefficients."""
+        return self.mean.events(self.sampler, self.steps, coordinates, "gradient steps")
 
     def digest(self, n: int, shape: tuple[int, ...]) -> str:
         """Fingerprint of the public plan, to match a saved state with the run it belongs to."""
@@ -90,10 +90,13 @@ class Plan:
 class State:
     """A released state of a run: enough to go on from, and safe to save or publish.
 
+    Go on from it once. Two continuations of one state are two releases of the remaining steps: the second must be
+    paid for like a run of its own, by adding both reports.
+
     Attributes
     ----------
     step : int
-        Steps taken, and paid for.
+        Steps taken.
     w : ndarray
         Iterate after that step, (outputs, d + fit_intercept), the intercept last.
     total : ndarray
@@ -204,7 +207,11 @@ def descend(
         raise OverBudgetError("a private plan needs a budget: give epsilon.")
 
     digest = plan.digest(engine.n, shape)
-    state = _first_state(plan, shape, start, digest) if resume is None else _checked_state(resume, digest, shape)
+    state = (
+        _first_state(plan, shape, start, digest)
+        if resume is None
+        else _checked_state(resume, digest, shape, plan.steps)
+    )
     path = []
     with progress_bar(progress, "private steps", plan.steps, state.step) as advance:
         while state.step < plan.steps:
@@ -215,9 +222,9 @@ def descend(
                 break
 
     report = PrivacyReport.from_events(
-        plan.events(size, state.step),
+        events,
         delta,
-        seed=noise.seed if not noise.private else None,
+        noise=noise,
         method=method,
         parameters=parameters,
         n=engine.n,
@@ -255,7 +262,7 @@ def _coefficient_shape(plan: Plan, engine: InMemory, start: ArrayLike | None) ->
     if isinstance(plan.loss, PerRow):
         if plan.fit_intercept:
             raise ValueError(
-                "fit_intercept=True is not accepted with PerRow: its gradient function owns every coefficient."
+                "fit_intercept=True is not accepted with PerRow, whose function owns every coefficient: leave it out."
             )
         return 1, engine.columns if start is None else int(np.size(start))
     return plan.loss.outputs, engine.columns + plan.fit_intercept
@@ -272,7 +279,7 @@ def _first_state(plan: Plan, shape: tuple[int, int], start: ArrayLike | None, di
     return State(0, _project(plan, w), np.zeros(shape), digest)
 
 
-def _checked_state(state: State, digest: str, shape: tuple[int, int]) -> State:
+def _checked_state(state: State, digest: str, shape: tuple[int, int], steps: int) -> State:
     if not isinstance(state, State):
         raise TypeError(f"resume={state!r} is not accepted: give the state of an earlier result, result.state.")
     if state.plan != digest or state.w.shape != shape:
@@ -280,6 +287,8 @@ def _checked_state(state: State, digest: str, shape: tuple[int, int]) -> State:
             "resume belongs to another run: give the same loss, parameters, epsilon and data size as before "
             "(a state may only be continued by its own plan, or its price would be wrong)."
         )
+    if not 0 <= state.step <= steps:
+        raise ValueError(f"resume.step={state.step!r} is not accepted: give a state of 0 to {steps} steps.")
     return state
 
 

@@ -460,7 +460,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
         if self.classes is None:
-            check_classification_targets(y)
+            with np.errstate(invalid="ignore"):  # an infinite label is refused below, without a warning before
+                check_classification_targets(y)
             self.classes_ = np.unique(y)
         else:
             self.classes_ = np.unique(np.asarray(self.classes))

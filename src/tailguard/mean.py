@@ -106,7 +106,7 @@ class MeanTable:
         report = PrivacyReport.from_events(
             events,
             self.delta,
-            seed=None if noise.private else noise.seed,
+            noise=noise,
             method=method,
             parameters=facts,
             n=self.n,

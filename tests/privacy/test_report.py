@@ -34,7 +34,7 @@ def test_the_first_line_is_the_guarantee_in_plain_words():
     first = str(report()).splitlines()[0]
     assert first == "(1, 1e-6)-differentially private when one of the 100000 rows is replaced"
     other = report([PoissonGaussian(0.1, 5.0, 10)], n=None).guarantee
-    assert other.endswith("when one of the rows is added or removed")
+    assert other.endswith("when one of the rows is added or left out (their number is public)")
 
 
 def test_then_the_events_by_label_with_their_shares():

@@ -44,8 +44,8 @@ def command(
         "skewed,\nwith a standard deviation of 5.9 against a signal of 1."
         "\nPrivateRidge is told nothing but epsilon = 1."
         f"\nPublic bounds of the others: clip {demo.CLIP:g} for L2 clipping, scale {demo.SCALE:g} for Algorithm 4. "
-        "Like the steps they are\nconstants, tuned on other tables of this kind with the truth known: expect less where you "
-        "have to guess.\n"
+        "Like the steps they are\nconstants, tuned on other tables of this kind with the truth known: expect less "
+        "where you have to guess.\n"
     )
     demonstration = demo.run(rows, seed)
     console.print(_coefficients(demonstration))

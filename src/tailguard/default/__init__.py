@@ -108,7 +108,7 @@ def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) 
     report = PrivacyReport.from_events(
         account.events,
         delta,
-        seed=None if noise.private else noise.seed,
+        noise=noise,
         method="default",
         parameters={"loss": type(loss).__name__, "alpha": alpha, "fit_intercept": options.fit_intercept},
         n=engine.n,

@@ -31,10 +31,10 @@ from tailguard.means.queries import Noisy, Queries
 Array = NDArray[np.float64]
 Extract = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
-# Bins of the first look: zero, then one for each exponent in [-80, 80], then twenty exponents each.
+# Bins of the first look: zero, then one for each exponent in (-80, 80], twenty exponents each beyond.
 _TOPS = np.concatenate([np.arange(-1060, -80, 20), np.arange(-80, 81), np.arange(100, 1041, 20)]).astype(float)
 _EDGES = _TOPS[:-1] + 0.5
-_COARSE = np.abs(_TOPS) > 80
+_COARSE = (_TOPS <= -80) | (_TOPS > 80)
 # A public prior over exponents, heavy-tailed about 1: it only decides which of several noisy modes is believed.
 _LOG_PRIOR = -2.0 * np.log1p(np.maximum(np.abs(_TOPS) - 3.0, 0.0) / 4.0)
 _LOG_PRIOR -= np.log(np.sum(np.exp(_LOG_PRIOR)))
@@ -96,7 +96,8 @@ class _Reading(NamedTuple):
 
 def exponent(a: Array) -> NDArray[np.int64]:
     """K with ``2^(k-1) < a <= 2^k`` for positive a, so that 0/1 columns have the bound 1."""
-    return np.frexp(np.nextafter(np.minimum(a, np.finfo(float).max), 0.0))[1].astype(np.int64)
+    below = np.nextafter(np.minimum(a, np.finfo(float).max), 0.0)
+    return np.frexp(np.maximum(below, 5e-324))[1].astype(np.int64)
 
 
 def first_look(Z: Array) -> NDArray[np.int64]:
@@ -174,10 +175,13 @@ def locate(
         reach[todo] = np.where(soft, wide, 1.0) * bound
         s[todo] = bound * np.sqrt(np.minimum(variance, 1.0))
         m[todo] = c[todo] + bound * first
-        todo = todo[far | np.array([reading.coarse for reading in readings])]
-        if not centred or look == len(LOOKS) - 1 or not len(todo):
+        # A bound from a coarse bin is looked at again where it is: its mean is too noisy to be a centre.
+        coarse = np.array([reading.coarse for reading in readings])
+        again = (far & centred) | coarse
+        c[todo[far & centred & ~coarse]] = m[todo[far & centred & ~coarse]]
+        todo = todo[again]
+        if not len(todo):
             break
-        c[todo] = m[todo]
     return Columns(c, reach, m, s, seen)
 
 

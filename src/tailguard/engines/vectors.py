@@ -125,7 +125,7 @@ class Gradients:
             if self.loss.outputs == 1:
                 given = _per_row("dz(z, y)", self.loss.dz(z[:, 0], y), (len(X),))[:, None]
             else:
-                given = np.ascontiguousarray(self.loss.dz(z, y))
+                given = _per_row("dz(z, y)", self.loss.dz(z, y), z.shape)
         return KernelBlock(X, y, self.w, self.fit_intercept, kernels.GIVEN, 0.0, given)
 
 

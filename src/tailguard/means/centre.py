@@ -93,7 +93,7 @@ __all__ = [
 ]
 
 _FLOOR = 2.0**-30  # the score is at least 2 _FLOOR diameter: keeps rounding small against the noise
-_GRID = 2.0**-40  # results are rounded to multiples of _GRID diameter
+_GRID_BITS = -50  # results are multiples of 2**-50 diameters over gamma
 _ROUNDING = 1e-9  # bounds every relative rounding error of the score (d, q <= 1e5: below 1e-10)
 _SERIES_ERROR = 1e-6  # bounds the relative error of one non-central chi-square probability (seen: 1e-7)
 _NORMAL_ERROR = 1e-10  # bounds the relative error of one normal probability (seen: 1e-14)
@@ -103,11 +103,11 @@ _MAX_D = 10_000
 _LARGEST_BETA = 0.5
 
 
-class NormalNoise(Protocol):
+class DiscreteNoise(Protocol):
     """What the mechanism asks of a noise source."""
 
-    def normal(self, size: int) -> NDArray[np.float64]:
-        """Return ``size`` independent standard normals."""
+    def discrete_gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
+        """Draw independent discrete Gaussians, scale from 2**20 to 2**55."""
 
 
 class TooFewBlocksError(ValueError):
@@ -258,7 +258,7 @@ def centre_of_attention(
     Z: ArrayLike,
     diameter: float,
     parameters: CentreParameters,
-    noise: NormalNoise,
+    noise: DiscreteNoise,
     *,
     anchor: ArrayLike | None = None,
     rows_per_block: int | None = None,
@@ -276,7 +276,7 @@ def centre_of_attention(
     parameters : CentreParameters
         From :func:`centre_parameters`, with the d of Z.
     noise : object
-        ``noise.normal(size)`` gives independent standard normals.
+        ``noise.discrete_gaussian(scale, size)`` gives independent discrete Gaussians.
     anchor : array-like of shape (d,), optional
         Public middle of the set, the origin by default.  A block that failed (NaN or inf) counts as the
         anchor.
@@ -286,7 +286,7 @@ def centre_of_attention(
     Returns
     -------
     ndarray of shape (d,)
-        centre + (S/gamma) N(0, I), rounded to multiples of 2**-40 L around the anchor.  It may lie
+        centre + (S/gamma) N(0, I), on a public grid of 2**-50 L/gamma around the anchor.  It may lie
         outside the set: projecting it back is free.
 
     Raises
@@ -303,11 +303,11 @@ def centre_of_attention(
 
     Rounding: distances come from coordinate differences, with a relative error below 1e-10; the score is
     raised by 1e-9 and the smoothness lowered by as much.  The score has a public floor of 2**-29 L (a
-    maximum with a constant stays smooth), against which underflow is nothing, and which makes the noise
-    span at least 2**11 steps of the grid.
+    maximum with a constant stays smooth), against which underflow and the grid are nothing.
 
-    What remains: the normals are floats.  Rounding to the grid hides their low bits, not a ragged far
-    tail of the generator (single points beyond about 8 sd, or 5 sd if made from one 53-bit uniform).
+    Noise: an exact discrete Gaussian on the grid.  Its scale is at least 2**21 steps on any data, so on Z and on
+    Z' it is within a factor e^{+-7e-11} per coordinate of the rounded normal that the proof speaks of; the caller
+    sets that aside (`tailguard.algorithms.algorithm1` calibrates to a millionth less of epsilon and delta).
 
     Nothing but the returned vector may be shown: the centre, its index and the score are private.
 
@@ -377,12 +377,15 @@ def _centre_and_score(points: NDArray[np.float64], diameter: float, q: int, deca
 
 
 def _release(
-    centre: NDArray[np.float64], score: float, diameter: float, gamma: float, noise: NormalNoise
+    centre: NDArray[np.float64], score: float, diameter: float, gamma: float, noise: DiscreteNoise
 ) -> NDArray[np.float64]:
-    """Add noise of sd score/gamma and round to the public grid."""
-    step = _GRID * diameter
-    noisy = centre + (score / gamma) * np.asarray(noise.normal(centre.shape[0]), dtype=np.float64)
-    return np.rint(noisy / step) * step
+    """Round to the public grid and add a discrete Gaussian of sd score/gamma on it."""
+    # The score is between 2**-29 and about 2 diameters, so the noise is between 2**21 and 2**52 steps.
+    step = math.ldexp(diameter, _GRID_BITS - math.frexp(gamma)[1])
+    units = np.rint(centre / step).astype(np.int64)
+    # Rounding moves two centres apart by at most sqrt(d) steps: a public constant, which keeps the score smooth.
+    scale = (score / step + math.sqrt(len(units))) / gamma
+    return np.asarray((units + noise.discrete_gaussian(scale, len(units))) * step, dtype=np.float64)
 
 
 @lru_cache(maxsize=256)

@@ -150,6 +150,13 @@ def total_rho(events: Iterable[Event], relation: Relation | None = None) -> floa
     Gaussian releases are mu²/2-zCDP (their discrete form exactly so), unamplified
     Poisson ones 1/(2 z²), pure ε-DP ones ε²/2.
 
+    Parameters
+    ----------
+    events : iterable of Event
+        The releases, in any order.
+    relation : {"replace-one", "add-remove"}, optional
+        As in :func:`epsilon_of`.
+
     Raises
     ------
     ValueError

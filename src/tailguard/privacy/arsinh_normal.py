@@ -62,35 +62,39 @@ which decreases in u >= 2: the bound at the last grid point holds for the whole 
 exact one, ``|F| -> t/sigma`` as u -> +-inf. The rounding of F, below ``64 * 2^-53 (1 + D)^2 (|a(u)| +
 |a(u1)| + a'(0))``, is added.
 
-Floating point
---------------
-The guarantee is about real numbers. On a computer, :func:`release` rounds to a public grid that is coarse
-against the spacing of the floats and fine against the smallest noise that can occur. Rounding is
-post-processing. It hides the low-order bits of the sum, whose pattern would otherwise tell S and f (Mironov
-2012). It does **not** repair the normals themselves: generators of 53-bit normals have holes and a largest
-value, and a seeded generator is no privacy at all. Best practice: draw Y as an exact discrete Gaussian of
-standard deviation 2^b, b = 50, over 2^b, with the randomness of the operating system. A cell of the grid
-then holds about ``c = 2^(b-10) (e^{-mt} B / S) / cosh(sigma y)`` values of Y, and its probability is that
-of the real mechanism up to a factor of about ``1 +- 2/c``, to be added to epsilon: with ``S = 1000 e^{-mt}
-B`` and sigma = 1, 4e-7 within 6 standard deviations, beyond which lies 2e-9 for delta.
+Numbers on a computer
+---------------------
+The guarantee is about real numbers, and a float normal would break it: where S is 2^40 times the smallest noise that
+can occur, the values that 53 bits can take are far apart on the released grid, and their pattern tells S. So
+:func:`release` works in decimal arithmetic of 100 digits on a Y of 209 bits: :func:`exact_normals` adds a uniform
+fraction of 159 bits to an exact discrete Gaussian in steps of 2^-50. The density of that Y is the normal's up to a
+factor e^{+-4e-14} within 40 standard deviations (beyond: e^-800).
+
+The result is rounded to a public grid (:func:`release_grid`), which is post-processing. A cell of the grid is at least
+2^-77 of the largest noise scale, so it holds more than 2^100 values of Y within 10 standard deviations and its
+probability is that of the real mechanism up to e^{+-1e-13}: the 0.1 % of epsilon that K leaves unused covers
+thousands of releases many times over.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailguard import _checks
+from tailguard.privacy.noise import NoiseSource
 
 __all__ = [
     "ArsinhParameters",
     "arsinh_noise",
     "arsinh_parameters",
     "arsinh_sd",
+    "exact_normals",
     "lipschitz_constant",
     "printed_parameters",
     "release",
@@ -103,10 +107,16 @@ _CERTIFICATE_GAP = 2.0**-12
 _FLOAT_ROOM = 2.0**-38
 # The share of the budget that K may use: room for the float effects that the docstring lists.
 _BUDGET_SHARE = 0.999
+# The floor of S is at least e^-45 of the width: finer would outrun the bits of the noise, see "Numbers on a computer".
+_LARGEST_DECAY = 45.0
 # Largest second and third derivative of tanh: 2 sech^2 |tanh| <= 4/(3 sqrt 3), |4 sech^2 - 6 sech^4| <= 2.
 _TANH_SECOND = 4.0 / (3.0 * math.sqrt(3.0))
 _TANH_THIRD = 2.0
 _SIGMAS = np.geomspace(0.1, 1.0, 41)
+
+# Decimal arithmetic of the release, with exponents beyond those of floats.
+_DIGITS = Context(prec=100, Emin=-10_000, Emax=10_000)
+_STEPS, _WORD = 2**50, 2**53
 
 _Array = NDArray[np.float64]
 
@@ -340,10 +350,10 @@ def arsinh_parameters(rho: float, m: int, kept: int, width: float, spread: float
         raise ValueError(f"rho={rho!r} must be at most 50 in one release; a larger one has no privacy to speak of")
     m = _checks.count("m", m, least=0)
     kept = _checks.count("kept", kept)
-    ratio = _checks.positive("width", width) / _checks.positive("spread", spread) * kept
+    ratio = min(_checks.positive("width", width) / _checks.positive("spread", spread), 1e300) * kept
     epsilon = math.sqrt(2.0 * rho)
     target = _BUDGET_SHARE * epsilon
-    log_ratio = math.log(min(max(ratio, math.e), 1e300))
+    log_ratio = min(math.log(max(ratio, math.e)), _LARGEST_DECAY)
     best = (math.inf, 0.0, 1.0, 0.0)
     for t in [0.0] if m == 0 else min(log_ratio / m, 0.5 * epsilon) * np.linspace(1.0, 0.05, 20):
         factor, sigma, s = _quietest(target, float(t))
@@ -396,13 +406,28 @@ def release_grid(parameters: ArsinhParameters, m: int, width: float) -> float:
     """Return the public grid of :func:`release`: a power of two near 2^-10 of the smallest possible noise.
 
     S is at least ``e^{-mt} B`` on all data, so ``e^{-mt} B / s`` is a public lower bound of the scale of
-    the noise.
+    the noise; it is not taken below ``e^-45 B / s``.
     """
-    floor = math.exp(-_checks.count("m", m, least=0) * parameters.t) * _checks.positive("width", width)
+    decay = min(_checks.count("m", m, least=0) * parameters.t, _LARGEST_DECAY)
+    floor = math.exp(-decay) * _checks.positive("width", width)
     return math.ldexp(1.0, math.frexp(floor / parameters.s)[1] - 11)
 
 
-def release(value: float, sensitivity: float, parameters: ArsinhParameters, normal: float, grid: float) -> float:
+def exact_normals(noise: NoiseSource, size: int) -> list[Decimal]:
+    """Return standard normals of 209 bits: a discrete Gaussian in steps of 2^-50 and a uniform fraction of a step."""
+    whole = noise.discrete_gaussian(float(_STEPS), size)
+    parts = (noise.uniform(3 * size) * 2.0**53).astype(np.int64).reshape(size, 3)
+    with localcontext(_DIGITS):
+        normals = []
+        for k, (first, second, third) in zip(whole.tolist(), parts.tolist(), strict=True):
+            fraction = (Decimal(third) / _WORD + second) / _WORD + first
+            normals.append((k + fraction / _WORD - Decimal("0.5")) / _STEPS)
+        return normals
+
+
+def release(
+    value: float, sensitivity: float, parameters: ArsinhParameters, normal: Decimal | float, grid: float
+) -> float:
     """Return ``value + (sensitivity / s) Z``, rounded to a multiple of the public ``grid``.
 
     Parameters
@@ -411,15 +436,19 @@ def release(value: float, sensitivity: float, parameters: ArsinhParameters, norm
         f and its t-smooth bound S, with t that of ``parameters``.
     parameters : ArsinhParameters
         From :func:`arsinh_parameters` or :func:`printed_parameters`.
-    normal : float
-        One standard normal, used here and nowhere else.
+    normal : Decimal
+        One standard normal from :func:`exact_normals`, used here and nowhere else.
     grid : float
         A public power of two, from :func:`release_grid`.
 
     Returns
     -------
     float
-        ``parameters.rho``-zCDP; the module docstring says what floats do to this.
+        ``parameters.rho``-zCDP; the module docstring has the arithmetic.
     """
-    noisy = value + sensitivity / parameters.s * float(arsinh_noise(normal, parameters.sigma))
-    return float(np.rint(noisy / grid) * grid)
+    with localcontext(_DIGITS):
+        sigma, step = Decimal(parameters.sigma), Decimal(grid)
+        power = (sigma * Decimal(normal)).exp()
+        z = (power - 1 / power) / (2 * sigma)
+        noisy = Decimal(value) + Decimal(sensitivity) / Decimal(parameters.s) * z
+        return float((noisy / step).to_integral_value() * step)

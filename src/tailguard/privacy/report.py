@@ -25,8 +25,10 @@ from tailguard.privacy.events import (
     ZeroConcentrated,
     common_relation,
 )
+from tailguard.privacy.noise import NoiseSource
 
-_NEIGHBOURS = {"replace-one": "is replaced", "add-remove": "is added or removed"}
+# n enters the released values as a divisor, so a row that is "removed" is one that contributes nothing.
+_NEIGHBOURS = {"replace-one": "is replaced", "add-remove": "is added or left out (their number is public)"}
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class PrivacyReport:
         delta: float,
         *,
         seed: int | None = None,
+        noise: NoiseSource | None = None,
         method: str = "",
         parameters: Mapping[str, Any] | None = None,
         n: int | None = None,
@@ -91,6 +94,8 @@ class PrivacyReport:
             In (0, 1).
         seed : int, optional
             The seed of the noise; any seed makes the run not private.
+        noise : NoiseSource, optional
+            In place of the seed: a source that is not private makes the run not private, seed or none.
         method : str
             Name of the algorithm.
         parameters : mapping, optional
@@ -106,6 +111,10 @@ class PrivacyReport:
         relation = common_relation(known) if relation is None else relation
         epsilon = epsilon_of(known, delta, relation)
         reasons = [event.reason for event in known if isinstance(event, NotPrivate)]
+        if noise is not None and not noise.private:
+            seed = noise.seed
+            if seed is None:
+                reasons.append("seeded: the noise comes from a source that is not private")
         if seed is not None:
             reasons.append(f"seeded: the noise can be computed again from seed {seed}")
         if math.isinf(epsilon) and not reasons:

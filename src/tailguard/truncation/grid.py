@@ -27,7 +27,15 @@ SUM_BITS = 62
 
 @dataclass(frozen=True)
 class Grid:
-    """A truncation and the unit its results are rounded to."""
+    """A truncation and the unit its results are rounded to; `of` chooses it.
+
+    Parameters
+    ----------
+    truncation : Truncation
+        What bounds a row.
+    unit : float
+        A power of two, in the units of the row.
+    """
 
     truncation: Truncation
     unit: float

@@ -56,7 +56,13 @@ class Truncation:
 
 @dataclass(frozen=True)
 class L2Clip(Truncation):
-    """Scale the row down to L2 norm ``clip`` if it is longer."""
+    """Scale the row down to L2 norm ``clip`` if it is longer.
+
+    Parameters
+    ----------
+    clip : float
+        In the units of the row.
+    """
 
     clip: float
     kind = kernels.L2
@@ -76,7 +82,13 @@ class L2Clip(Truncation):
 
 @dataclass(frozen=True)
 class CoordinateClip(Truncation):
-    """Clamp every coordinate of the row to ``[-clip, clip]``."""
+    """Clamp every coordinate of the row to ``[-clip, clip]``.
+
+    Parameters
+    ----------
+    clip : float
+        In the units of the row.
+    """
 
     clip: float
     kind = kernels.COORDINATE
@@ -92,7 +104,15 @@ class CoordinateClip(Truncation):
 
 @dataclass(frozen=True)
 class Smoothed(Truncation):
-    """Send every coordinate through ``scale * psi_beta(. / scale)``, the estimator of Algorithm 4."""
+    """Send every coordinate through ``scale * psi_beta(. / scale)``, the estimator of Algorithm 4.
+
+    Parameters
+    ----------
+    scale : float
+        In the units of the row.
+    beta : float
+        Precision of the smoothing noise.
+    """
 
     scale: float
     beta: float

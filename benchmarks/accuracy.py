@@ -1,0 +1,585 @@
+r"""How accurate the default is, against its targets, non-private fits and peers: ``python benchmarks/accuracy.py``.
+
+Sections, each runnable alone with ``--only``: ``clean``, ``oracle``, ``small``, ``tables``, ``logistic``, ``safety``,
+``equivariance``, ``time``. Figures are medians and 90 % quantiles over seeds that no choice in the package was made on
+(5000 and up). Fits are seeded so that a run can be repeated; the noise has the same distribution without a seed.
+delta is the default, ``min(1e-6, n**-1.5)``. Tables are printed and written as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import designs
+import numpy as np
+import peers
+import real_tables
+from designs import LINEAR
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+import tailguard as tg
+from tailguard.privacy import default_delta, gdp_mu
+
+Array = NDArray[np.float64]
+FIRST_SEED = 5000
+ESTIMATORS = {"Ridge": tg.PrivateRidge, "Huber": tg.PrivateHuberRegressor}
+
+
+@dataclass
+class Run:
+    """Options of a run, and the report it writes."""
+
+    seeds: int = 20
+    rows: int = 100_000
+    tables: int = 1000
+    worst: int = 20
+    quick: bool = False
+    data: str | None = None
+    console: Console = field(default_factory=lambda: Console(width=180))
+    lines: list[str] = field(default_factory=list)
+
+    def seed_range(self, times: int = 1, most: int | None = None) -> range:
+        """Seeds of a cell."""
+        count = self.seeds * (1 if self.quick else times)
+        return range(FIRST_SEED, FIRST_SEED + (count if most is None else min(count, most)))
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> None:
+        """Print a table and keep it as Markdown."""
+        rows = [[str(cell) for cell in row] for row in rows]
+        shown = Table(title=title, caption=note or None, title_justify="left", caption_justify="left")
+        for k, column in enumerate(columns):
+            shown.add_column(column, justify="left" if k == 0 else "right")
+        for row in rows:
+            shown.add_row(*row)
+        self.console.print(shown)
+        self.lines += [f"**{title}**", "", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+        self.lines += ["| " + " | ".join(row) + " |" for row in rows] + [""]
+        if note:
+            self.lines += [note, ""]
+
+
+def number(x: float) -> str:
+    """Two significant digits, without a leading zero."""
+    if not np.isfinite(x):
+        return str(x)
+    if x != 0 and not 1e-5 <= abs(x) < 1e4:
+        return f"{x:.1e}"
+    digits = 2 if x == 0 else max(0, 1 - int(np.floor(np.log10(abs(x)))))
+    text = f"{x:.{min(digits, 6)}f}"
+    return text.replace("0.", ".", 1) if abs(x) < 1 and "." in text else text
+
+
+def share_of(x: float) -> str:
+    """An R^2, with three decimals."""
+    return f"{x:.3f}" if abs(x) < 10.0 else f"{x:.0e}"
+
+
+def both(values: Sequence[float]) -> str:
+    """Median and 90 % quantile."""
+    return f"{number(float(np.median(values)))} / {number(float(np.quantile(values, 0.9)))}"
+
+
+def verdict(value: float, target: float) -> str:
+    """Whether a figure is at most its target, and if not by which factor it is beyond."""
+    return "met" if value <= target else f"**not met**, {value / target:.2f} x"
+
+
+def fitted(name: str, X: Array, y: Array, epsilon: float, seed: int) -> Any:
+    """Fit an estimator with nothing but epsilon."""
+    return ESTIMATORS[name](epsilon, random_state=seed, threads=1).fit(X, y)
+
+
+# ------------------------------------------------------------------------------------------------------------- clean
+
+# (design, estimator): slope risk at epsilon .1, .5 and 1 that issue 4 asks for.
+TARGETS = {("nl", "Huber"): (0.0010, 0.0005, 0.00045), ("nl", "Ridge"): (0.0025, 0.0012, 0.0010)}
+EPSILONS = (0.1, 0.5, 1.0)
+
+
+def clean(run: Run) -> None:
+    """Clean designs with 1e5 rows and 10 columns."""
+    n, d = run.rows, 10
+    risks: dict[tuple[str, str, float], list[tuple[float, float]]] = {}
+    for name in LINEAR:
+        for seed in run.seed_range():
+            task = designs.linear_task(name, n, d, seed)
+            plain: dict[str, Callable[[Array, Array], peers.Predictor]] = {
+                "OLS": peers.ols,
+                "Huber, public": peers.huber,
+            }
+            for method, fit in plain.items():
+                risks.setdefault((name, method, 0.0), []).append(task.risks(fit(task.X, task.y)(task.fresh)))
+            for method in ESTIMATORS:
+                for epsilon in EPSILONS:
+                    prediction = fitted(method, task.X, task.y, epsilon, seed).predict(task.fresh)
+                    risks.setdefault((name, method, epsilon), []).append(task.risks(prediction))
+    methods = [("OLS", 0.0), ("Huber, public", 0.0)] + [(m, e) for m in ESTIMATORS for e in EPSILONS]
+    heads = ["OLS", "Huber, not private"] + [
+        f"Private{m} ε={e:g}".replace("0.", ".") for m in ESTIMATORS for e in EPSILONS
+    ]
+    for which, kind in enumerate(("slope", "full")):
+        rows = [
+            [label, *(both([r[which] for r in risks[name, m, e]]) for m, e in methods)]
+            for name, (_, _, label) in LINEAR.items()
+        ]
+        run.table(f"{kind} risk, n = {n}, d = {d}, median / 90 %, {run.seeds} seeds", ["design", *heads], rows)
+
+    def median(name: str, method: str, epsilon: float) -> float:
+        return float(np.median([r[0] for r in risks[name, method, epsilon]]))
+
+    rows = []
+    for (name, method), limits in TARGETS.items():
+        for epsilon, limit in zip(EPSILONS, limits, strict=True):
+            found = median(name, method, epsilon)
+            label = f"{LINEAR[name][2]}, {method}, ε = {epsilon:g}"
+            rows.append([label, number(found), f"≤ {number(limit)}", verdict(found, limit)])
+    for method in ESTIMATORS:
+        found, limit = median("nl", method, 0.5), median("nl", "OLS", 0.0)
+        rows.append(
+            [f"{LINEAR['nl'][2]}, {method}, ε = .5", number(found), f"OLS {number(limit)}", verdict(found, limit)]
+        )
+    found, limit = median("het", "Ridge", 1.0), 2.0 * median("het", "OLS", 0.0)
+    rows.append([f"{LINEAR['het'][2]}, Ridge, ε = 1", number(found), f"2 x OLS {number(limit)}", verdict(found, limit)])
+    run.table("median slope risk against its target", ["cell", "found", "target", "verdict"], rows)
+
+
+# ------------------------------------------------------------------------------------------------------------ oracle
+
+
+def oracle(run: Run) -> None:
+    """Ratio to whitened DP-GD whose clip, steps and step size are the best of a grid, with 1e4 rows."""
+    n = 10_000 if not run.quick else 2000
+    rows, ratios = [], {kind: [] for kind in ("slope", "full")}
+    for d in (5,) if run.quick else (5, 10):
+        for epsilon in (0.5, 1.0):
+            for name in LINEAR:
+                if name in ("shift", "scale"):
+                    continue
+                ours: dict[str, list[tuple[float, float]]] = {method: [] for method in ESTIMATORS}
+                theirs: dict[peers.Setting, list[tuple[float, float]]] = {}
+                for seed in run.seed_range():
+                    task = designs.linear_task(name, n, d, seed)
+                    for method in ESTIMATORS:
+                        ours[method].append(
+                            task.risks(fitted(method, task.X, task.y, epsilon, seed).predict(task.fresh))
+                        )
+                    for setting, predict in peers.descents(task.X, task.y, epsilon, seed, peers.WHITENED, whiten=True):
+                        theirs.setdefault(setting, []).append(task.risks(predict(task.fresh)))
+                row = [f"{LINEAR[name][2]}", str(d), f"{epsilon:g}"]
+                for which, kind in enumerate(ratios):
+                    best = min(theirs.values(), key=lambda r: float(np.median([x[which] for x in r])))
+                    base = float(np.median([x[which] for x in best]))
+                    row.append(both([x[which] for x in best]))
+                    for method in ESTIMATORS:
+                        found = float(np.median([x[which] for x in ours[method]]))
+                        ratios[kind].append((found / base, name, method))
+                        row.append(f"{number(found)} ({found / base:.2f} x)")
+                rows.append(row)
+    heads = [f"{kind}: {m}" for kind in ratios for m in ("DP-GD", "Ridge", "Huber")]
+    note = "Target: at most 1.5 x. "
+    for kind, found in ratios.items():
+        beyond = [r for r in found if r[0] > 1.5]
+        worst = max(found)
+        note += f"{kind}: met in {len(found) - len(beyond)} of {len(found)} cells, worst {worst[0]:.2f} x "
+        note += f"({LINEAR[worst[1]][2]}, {worst[2]}). "
+    note += "Shifted and scaled columns are left out: with an oracle's whitening DP-GD does not see them."
+    title = (
+        f"n = {n}: whitened DP-GD with the best of {len(peers.WHITENED)} settings (median / 90 %), ours and its ratio"
+    )
+    run.table(title, ["design", "d", "ε", *heads], rows, note)
+
+
+# ------------------------------------------------------------------------------------------------------------- small
+
+
+def small(run: Run) -> None:
+    """Budgets too small to learn much from: never much worse than predicting the mean."""
+    d, rows, missed = 5, [], {"slope": 0, "full": 0}
+    names = [name for name in LINEAR if name not in ("shift", "scale", "out")]
+    for n in (200, 1000, 3000):
+        for epsilon in (0.05, 0.1, 0.5):
+            worst = {(method, which): (0.0, "") for method in ESTIMATORS for which in (0, 1)}
+            mean_cost = 0.0
+            for name in names:
+                found: dict[str, list[tuple[float, float]]] = {method: [] for method in ESTIMATORS}
+                constant = []
+                for seed in run.seed_range(2):
+                    task = designs.linear_task(name, n, d, seed)
+                    constant.append(task.full_risk(np.full(len(task.truth), task.y.mean())))
+                    for method in ESTIMATORS:
+                        prediction = fitted(method, task.X, task.y, epsilon, seed).predict(task.fresh)
+                        found[method].append(task.risks(prediction))
+                mean_cost = max(mean_cost, float(np.quantile(constant, 0.9)))
+                for (method, which), old in worst.items():
+                    high = float(np.quantile([r[which] for r in found[method]], 0.9))
+                    worst[method, which] = max(old, (high, name))
+                    missed["slope" if which == 0 else "full"] += high > 0.55
+            cells = [f"{number(v)} ({name})" for v, name in worst.values()]
+            rows.append([str(n), f"{epsilon:g}", *cells, number(mean_cost)])
+    total = 9 * len(names) * 2
+    note = (
+        f"Target: at most .55. Cells beyond it: slope {missed['slope']}, full {missed['full']}, of {total} each. "
+        f"Designs: {', '.join(names)}. The last column is the full risk of the sample mean, which is not private: "
+        "where the noise is log-normal, no intercept can do better."
+    )
+    heads = [f"{method}, {kind}" for method in ESTIMATORS for kind in ("slope", "full")]
+    title = f"linear, d = {d}: 90 % quantile of the risk, worst design"
+    run.table(title, ["n", "ε", *heads, "sample mean, full"], rows, note)
+
+    rows, beyond = [], []
+    for n in (200, 1000, 3000):
+        for epsilon in (0.05, 0.1, 0.5):
+            row = [str(n), f"{epsilon:g}"]
+            for kind in ("normal", "lognormal", "dummies"):
+                gaps = []
+                for seed in run.seed_range(2):
+                    task = designs.logistic_task(kind, n, d, seed)
+                    model = tg.PrivateLogisticRegression(epsilon, classes=[0, 1], random_state=seed, threads=1)
+                    probability = model.fit(task.X, task.y).predict_proba(task.fresh)
+                    gaps.append(task.excess(probability) - task.excess(task.constant()))
+                beyond.append(float(np.quantile(gaps, 0.9)))
+                row.append(both(gaps))
+            rows.append(row)
+    missed_count = sum(gap > 0.05 for gap in beyond)
+    note = "Target: at most .05 at the 90 % quantile. "
+    note += f"Cells beyond it: {missed_count} of {len(beyond)}; worst {max(beyond):.3f}."
+    title = f"logistic, d = {d}: log-loss beyond the best constant, median / 90 %"
+    run.table(title, ["n", "ε", "normal x", "log-normal x", "dummies"], rows, note)
+
+
+# ------------------------------------------------------------------------------------------------------------ tables
+
+NEAR = ("randhie meddol", "adult capital-gain", "twin: visits")  # as near as one gets, says the issue
+
+
+def _split(run: Run, name: str, seed: int) -> real_tables.Split:
+    if name in real_tables.TWINS:
+        return real_tables.twin(name, seed, 2000 if run.quick else 10_000)
+    assert run.data is not None
+    return real_tables.split(*real_tables.table(run.data, name), seed)
+
+
+def _best(scores: dict[Any, list[float]], largest: bool) -> list[float]:
+    sign = 1.0 if largest else -1.0
+    return max(scores.values(), key=lambda s: sign * float(np.median(s)))
+
+
+def _tukey(splits: Sequence[real_tables.Split], seeds: range, epsilon: float) -> str:
+    """Median R^2 of TukeyEM with the best number of models, or that its check fails."""
+    scores: dict[int, list[float]] = {}
+    for rows_each in (1, 2, 4):
+        for part, seed in zip(splits, seeds, strict=True):
+            models = len(part.y) // (rows_each * (part.X.shape[1] + 1))
+            predict = peers.tukey_em(part.X, part.y, epsilon, np.random.default_rng([seed, 7]), models)
+            scores.setdefault(rows_each, []).append(-np.inf if predict is None else part.r2(predict(part.X_test)))
+    median = float(np.median(_best(scores, largest=True)))
+    return share_of(median) if np.isfinite(median) else "check fails"
+
+
+def tables(run: Run) -> None:
+    """Real tables and their twins: held-out R^2 and log-loss at epsilon = 1 against OLS and peers."""
+    epsilon, rows, lowest, behind = 1.0, [], [], []
+    names = [*real_tables.TWINS, *(real_tables.REGRESSIONS if run.data else ())]
+    for name in names:
+        scores: dict[str, list[float]] = {}
+        margin: list[float] = []
+        for seed in run.seed_range():
+            part = _split(run, name, seed)
+            scores.setdefault("OLS", []).append(part.r2(peers.ols(part.X, part.y)(part.X_test)))
+            for method in ESTIMATORS:
+                prediction = fitted(method, part.X, part.y, epsilon, seed).predict(part.X_test)
+                scores.setdefault(method, []).append(part.r2(prediction))
+            margin.append(scores["Ridge"][-1] - part.mean_r2())
+        seeds = run.seed_range(most=10)
+        splits = [_split(run, name, seed) for seed in seeds]
+        ssp, grid = [], {}
+        for part, seed in zip(splits, seeds, strict=True):
+            predict = peers.ada_ssp(part.X, part.y, epsilon, np.random.default_rng([seed, 8]))
+            ssp.append(part.r2(predict(part.X_test)))
+            settings = peers.STANDARDISED[:: 9 if run.quick else 1]
+            for setting, predict in peers.descents(part.X, part.y, epsilon, seed, settings, robust=False):
+                grid.setdefault(setting, []).append(part.r2(predict(part.X_test)))
+        descent = float(np.median(_best(grid, largest=True)))
+        library = peers.diffprivlib([(s.X, s.y, s.X_test) for s in splits], epsilon, "linear")
+        theirs = None if library is None else [s.r2(p) for s, p in zip(splits, library, strict=True)]
+        for seed in range(FIRST_SEED + run.seeds, FIRST_SEED + run.worst):
+            part = _split(run, name, seed)
+            prediction = fitted("Ridge", part.X, part.y, epsilon, seed).predict(part.X_test)
+            margin.append(part.r2(prediction) - part.mean_r2())
+        lowest.append((min(margin), name, sum(m < -0.01 for m in margin), len(margin)))
+        base, ours = float(np.median(scores["OLS"])), float(np.median(scores["Ridge"]))
+        if ours < max(descent, float(np.median(ssp)), *([] if theirs is None else [float(np.median(theirs))])):
+            behind.append(name)
+        part_of = ours / base
+        judged = "as near as possible" if name in NEAR else "met" if part_of >= 0.9 else f"**not met**, {part_of:.2f}"
+        rows.append(
+            [
+                name,
+                f"{splits[0].X.shape[0]} x {splits[0].X.shape[1]}",
+                share_of(base),
+                f"{share_of(ours)} / {share_of(float(np.quantile(scores['Ridge'], 0.1)))}",
+                f"{part_of:.2f}",
+                judged,
+                share_of(float(np.median(scores["Huber"]))),
+                share_of(descent),
+                share_of(float(np.median(ssp))),
+                _tukey(splits, seeds, epsilon),
+                "not installed" if theirs is None else share_of(float(np.median(theirs))),
+                f"{min(margin):+.4f} of {len(margin)}",
+            ]
+        )
+    heads = ["table", "training", "OLS", "PrivateRidge, median / 10 %", "over OLS", "target .9", "PrivateHuber"]
+    heads += ["DP-GD, oracle", "AdaSSP 99 %", "TukeyEM", "diffprivlib", "Ridge minus mean, worst"]
+    failures = [f"{name}: {count} of {total}" for _, name, count, total in lowest if count]
+    note = "Never more than .01 below predicting the mean: " + (
+        f"**not met** ({'; '.join(failures)}; worst {min(lowest)[0]:+.3f})."
+        if failures
+        else f"met, worst {min(lowest)[0]:+.4f}."
+    )
+    note += f" PrivateRidge is behind a peer on: {', '.join(behind) or 'no table'}."
+    note += " Peers: columns standardised by an oracle, 10 seeds; DP-GD with the best of its settings on held-out rows."
+    run.table(f"held-out R^2 at ε = 1, {run.seeds} seeds", heads, rows, note)
+    if run.data:
+        _classification_tables(run)
+
+
+def _classification_tables(run: Run) -> None:
+    rows, limits = [], {"adult income, 6 numeric": 0.002, "adult income, one-hot": 0.004}
+    for name in real_tables.CLASSIFICATIONS:
+        ours, plain, constant = [], [], []
+        seeds = run.seed_range(most=10)
+        splits = [_split(run, name, seed) for seed in seeds]
+        grid: dict[peers.Setting, list[float]] = {}
+        for part, seed in zip(splits, seeds, strict=True):
+            model = tg.PrivateLogisticRegression(1.0, classes=[0.0, 1.0], random_state=seed, threads=1)
+            ours.append(part.log_loss(model.fit(part.X, part.y).predict_proba(part.X_test)[:, 1]))
+            plain.append(part.log_loss(peers.logistic(part.X, part.y)(part.X_test)[:, 1]))
+            constant.append(part.log_loss(np.full(len(part.y_test), part.y.mean())))
+            if seed < FIRST_SEED + 5:
+                settings = peers.LOGISTIC[:: 9 if run.quick else 1]
+                for setting, predict in peers.logistic_descents(part.X, part.y, 1.0, seed, settings):
+                    grid.setdefault(setting, []).append(part.log_loss(predict(part.X_test)))
+        gap = np.array(ours) - np.array(plain)
+        best = _best(grid, largest=False)
+        descent = float(np.median(np.array(best) - plain[: len(best)]))
+        library = peers.diffprivlib([(s.X, s.y, s.X_test) for s in splits], 1.0, "logistic")
+        theirs = "not installed"
+        if library is not None:
+            theirs = f"{np.median([s.log_loss(p) for s, p in zip(splits, library, strict=True)] - np.array(plain)):.4f}"
+        found = float(np.median(gap))
+        row = [name, f"{splits[0].X.shape[0]} x {splits[0].X.shape[1]}", f"{np.median(constant):.4f}"]
+        row += [f"{np.median(plain):.4f}", f"{np.median(ours):.4f}", f"{found:.4f} / {np.quantile(gap, 0.9):.4f}"]
+        row += [verdict(found, limits[name]) if name in limits else "", f"{descent:.4f}", theirs]
+        rows.append(row)
+    heads = ["table", "training", "constant", "not private", "private", "gap, median / 90 %", "target"]
+    note = "Targets: gap at most .002 with the numeric columns, .004 with one-hot ones. Gaps of peers are medians."
+    heads += ["gap of DP-GD, oracle", "gap of diffprivlib"]
+    run.table(f"held-out log-loss at ε = 1, {min(run.seeds, 10)} seeds", heads, rows, note)
+
+
+# ---------------------------------------------------------------------------------------------------------- logistic
+
+
+def logistic(run: Run) -> None:
+    """Two classes, five classes and counts with 1e4 rows and 10 columns."""
+    n, d, rows = (10_000 if not run.quick else 2000), 10, []
+    cells: list[tuple[str, Callable[[int], designs.Labels], list[int]]] = [
+        (f"two classes, {kind} x", lambda seed, kind=kind: designs.logistic_task(kind, n, d, seed), [0, 1])  # type: ignore[misc]
+        for kind in ("normal", "lognormal", "dummies")
+    ]
+    cells.append(("five classes, normal x", lambda seed: designs.multinomial_task(5, n, d, seed), list(range(5))))
+    for label, make, classes in cells:
+        for epsilon in (0.5, 1.0):
+            ours, plain, lost = [], [], []
+            for seed in run.seed_range():
+                task = make(seed)
+                model = tg.PrivateLogisticRegression(epsilon, classes=classes, random_state=seed, threads=1)
+                probability = model.fit(task.X, task.y).predict_proba(task.fresh)
+                public = peers.logistic(task.X, task.y)(task.fresh)
+                ours.append(task.excess(probability))
+                plain.append(task.excess(public))
+                lost.append(task.accuracy(public) - task.accuracy(probability))
+            ratio, loss = float(np.median(ours) / np.median(plain)), float(np.median(lost))
+            judged = ["", ""]
+            if epsilon == 1.0:
+                judged = [verdict(ratio, 2.0), "met" if loss <= 0.002 else f"**not met**, {loss:.4f}"]
+            rows.append(
+                [label, f"{epsilon:g}", both(plain), both(ours), f"{ratio:.2f} x", judged[0], f"{loss:.4f}", judged[1]]
+            )
+    heads = ["task", "ε", "not private", "private", "ratio", "≤ 2 x", "accuracy lost", "≤ .002"]
+    run.table(f"excess log-loss, n = {n}, d = {d}, median / 90 %, {run.seeds} seeds", heads, rows)
+
+    rows = []
+    for epsilon in (0.5, 1.0):
+        ours, plain, constant = [], [], []
+        for seed in run.seed_range():
+            task = designs.poisson_task(n, d, seed)
+            model = tg.PrivatePoissonRegressor(epsilon, random_state=seed, threads=1).fit(task.X, task.y)
+            ours.append(_deviance(task.truth, model.predict(task.fresh)))
+            plain.append(_deviance(task.truth, _poisson(task.X, task.y)(task.fresh)))
+            constant.append(_deviance(task.truth, np.full(len(task.truth), task.y.mean())))
+        rows.append([f"{epsilon:g}", both(constant), both(plain), both(ours)])
+    run.table(f"Poisson: excess half deviance, n = {n}, d = {d}", ["ε", "constant", "not private", "private"], rows)
+
+
+def _deviance(truth: Array, prediction: Array) -> float:
+    prediction = np.maximum(prediction, 1e-300)
+    return float(np.mean(prediction - truth - truth * np.log(prediction / truth)))
+
+
+def _poisson(X: Array, y: Array) -> peers.Predictor:
+    from sklearn.linear_model import PoissonRegressor
+
+    return PoissonRegressor(alpha=0.0, max_iter=300).fit(X, y).predict
+
+
+# ------------------------------------------------------------------------------------------------------------ safety
+
+
+def safety(run: Run) -> None:
+    """Random tables of every kind and scale: no prediction explodes."""
+    rows = []
+    for method in ESTIMATORS:
+        broken, far, worse, ratios = 0, 0, 0, []
+        for seed in range(FIRST_SEED, FIRST_SEED + run.tables):
+            table = designs.random_table(seed)
+            prediction = fitted(method, table.X, table.y, table.epsilon, seed).predict(table.X)
+            if not np.all(np.isfinite(prediction)):
+                broken += 1
+                continue
+            # Predicting 0 is what an estimator that saw nothing does; predicting the mean needs a look.
+            rmse, mean = np.sqrt(np.mean((table.y - prediction) ** 2)), np.std(table.y)
+            zero = np.sqrt(np.mean(table.y**2))
+            ratios.append((rmse / mean, rmse / zero))
+            far += rmse > 10.0 * mean
+            worse += rmse > 1.05 * mean
+        high, high_zero = np.max(ratios, axis=0)
+        beyond_zero = sum(r[1] > 1.05 for r in ratios)
+        rows.append(
+            [
+                method,
+                str(run.tables),
+                str(broken),
+                str(far),
+                str(worse),
+                number(high),
+                str(beyond_zero),
+                number(high_zero),
+            ]
+        )
+    heads = ["estimator", "tables", "not finite", "RMSE > 10 x constant", "> 1.05 x constant", "worst"]
+    heads += ["> 1.05 x zero", "worst over zero"]
+    note = (
+        "Constant: the sample mean, not private. Budgets go down to ε = .05 with 200 rows, where a target far from "
+        "zero may not be seen at all; then the prediction is 0, and its RMSE is that of zero."
+    )
+    run.table("random tables, scales 1e±280, ε from .05 to 10", heads, rows, note)
+
+
+# ------------------------------------------------------------------------------------------------------ equivariance
+
+
+def equivariance(run: Run) -> None:
+    """The same rows shifted, scaled or with outliers: ratio of medians."""
+    pairs = (("nl", "shift", 1.25), ("nl", "scale", 1.25), ("nn", "out", 1.2))
+    rows = []
+    for n, epsilon, times in ((run.rows // 10, 1.0, 3), (run.rows, 0.1, 1)):
+        strength = n * gdp_mu(epsilon, default_delta(n))
+        for method in ESTIMATORS:
+            risks: dict[str, list[tuple[float, float]]] = {}
+            for name in ("nl", "shift", "scale", "nn", "out"):
+                for seed in run.seed_range(times):
+                    task = designs.linear_task(name, n, 10, seed)
+                    prediction = fitted(method, task.X, task.y, epsilon, seed).predict(task.fresh)
+                    risks.setdefault(name, []).append(task.risks(prediction))
+            for base, name, limit in pairs:
+                row = [f"{method}: {LINEAR[name][2]}", str(n), f"{epsilon:g}", f"{strength:.0f}"]
+                for which in (0, 1):
+                    one, two = (float(np.median([r[which] for r in risks[k]])) for k in (base, name))
+                    row += [f"{number(one)} → {number(two)}", f"{two / one:.2f} x", verdict(two / one, limit)]
+                rows.append(row)
+    heads = ["change", "n", "ε", "n μ", "slope risk", "ratio", "verdict", "full risk", "ratio", "verdict"]
+    note = "Targets: 1.25 x for shifts and scales, 1.2 x for outliers. The same rows and seeds, but other noise: "
+    note += "ratios are uncertain by about .1."
+    run.table("equivariance: median risk before and after", heads, rows, note)
+
+
+# -------------------------------------------------------------------------------------------------------------- time
+
+
+def speed(run: Run) -> None:
+    """Time of a default fit, compiled, with the noise of the operating system."""
+    task = designs.linear_task("nl", run.rows, 10, FIRST_SEED)
+    labels = (task.y > np.median(task.y)).astype(int)
+    fits: dict[str, Callable[[], Any]] = {
+        "PrivateRidge": lambda: tg.PrivateRidge().fit(task.X, task.y),
+        "PrivateHuberRegressor": lambda: tg.PrivateHuberRegressor().fit(task.X, task.y),
+        "PrivateLogisticRegression": lambda: tg.PrivateLogisticRegression(classes=[0, 1]).fit(task.X, labels),
+        "PrivatePoissonRegressor": lambda: tg.PrivatePoissonRegressor().fit(task.X, np.abs(task.y)),
+        "OLS, not private": lambda: peers.ols(task.X, task.y),
+    }
+    rows = []
+    for name, fit in fits.items():
+        fit()
+        times = []
+        for _ in range(1 if run.quick else 9):
+            start = time.perf_counter()
+            fit()
+            times.append(time.perf_counter() - start)
+        target = verdict(float(np.median(times)), 0.3) if name.startswith("Private") else ""
+        rows.append([name, f"{np.median(times):.2f}", f"{min(times):.2f}", target])
+    run.table(f"seconds a fit, n = {run.rows}, d = 10", ["estimator", "median", "least", "≤ .3"], rows)
+
+
+SECTIONS: dict[str, Callable[[Run], None]] = {
+    "clean": clean,
+    "oracle": oracle,
+    "small": small,
+    "tables": tables,
+    "logistic": logistic,
+    "safety": safety,
+    "equivariance": equivariance,
+    "time": speed,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help=f"sections, separated by commas: {', '.join(SECTIONS)}")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--tables", type=int, default=1000, help="random tables of the safety section")
+    parser.add_argument("--worst", type=int, default=20, help="seeds for the worst case of the tables section")
+    parser.add_argument("--quick", action="store_true", help="at most two seeds and few rows: does it run?")
+    parser.add_argument("--data", default=os.environ.get("TAILGUARD_DATA"), help="folder with the real tables")
+    parser.add_argument("--output", type=Path, default=Path("build/accuracy.md"), help="Markdown file")
+    given = parser.parse_args(arguments)
+    chosen = given.only.split(",") if given.only else list(SECTIONS)
+    for name in chosen:
+        if name not in SECTIONS:
+            parser.error(f"--only {name}: choose from {', '.join(SECTIONS)}")
+    run = Run(given.seeds, tables=given.tables, worst=given.worst, data=given.data)
+    if given.quick:
+        run.seeds, run.rows, run.tables, run.worst, run.quick = min(run.seeds, 2), 4000, 10, 2, True
+    warnings.filterwarnings("ignore", module="sklearn")
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    for name in chosen:
+        start = time.perf_counter()
+        run.lines += [f"### {name}", "", str(SECTIONS[name].__doc__), ""]
+        with np.errstate(all="ignore"), threadpool_limits(None if name == "time" else 1):
+            SECTIONS[name](run)
+        run.console.print(f"[dim]{name}: {time.perf_counter() - start:.0f} s[/dim]\n")
+        given.output.write_text("\n".join(run.lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,367 @@
+"""The default: bounded on every table, accurate where there is budget, and nothing but releases leaves it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
+
+import tailguard as tg
+from tailguard import default
+from tailguard.means.queries import Queries
+
+
+def threshold_labels(y: np.ndarray, classes: int) -> np.ndarray:
+    return np.digitize(y, np.quantile(y, np.arange(1, classes) / classes)).astype(float)
+
+
+# name: estimator, target made from a real column
+FITS = {
+    "ridge": (tg.PrivateRidge, lambda y: y),
+    "huber": (tg.PrivateHuberRegressor, lambda y: y),
+    "Poisson": (tg.PrivatePoissonRegressor, np.abs),
+    "logistic": (tg.PrivateLogisticRegression, lambda y: threshold_labels(y, 2)),
+    "multinomial": (tg.PrivateLogisticRegression, lambda y: threshold_labels(y, 3)),
+}
+every_fit = pytest.mark.parametrize("name", FITS)
+
+
+def make(name: str, epsilon: float = 1.0, **parameters):
+    if name in ("logistic", "multinomial"):
+        parameters.setdefault("classes", range(2 if name == "logistic" else 3))
+    return FITS[name][0](epsilon, **parameters)
+
+
+def predictor(model, X: np.ndarray) -> np.ndarray:
+    return model.decision_function(X) if hasattr(model, "classes_") else model.predict(X)
+
+
+# Bounded by construction.
+
+SHAPES = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "heavy": lambda rng, n: rng.standard_t(1.5, n),
+    "skewed": lambda rng, n: np.exp(2.0 * rng.normal(size=n)),
+    "constant": lambda rng, n: np.full(n, rng.normal()),
+    "binary": lambda rng, n: (rng.random(n) < rng.choice([0.001, 0.02, 0.5, 0.98])).astype(float),
+    "zero-inflated": lambda rng, n: np.where(rng.random(n) < 0.93, 0.0, np.exp(2.0 * rng.normal(size=n))),
+    "far": lambda rng, n: 1000.0 + rng.normal(size=n),
+    "integer": lambda rng, n: rng.integers(0, 5, n).astype(float),
+    "dirty": lambda rng, n: np.where(rng.random(n) < 0.05, rng.choice([np.nan, np.inf, 1e308]), rng.normal(size=n)),
+}
+
+
+def random_table(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """20 to 2000 rows and 1 to 30 columns of all shapes, some repeated, at scales from 1e-280 to 1e280."""
+    n, d = int(np.exp(rng.uniform(np.log(20), np.log(2000)))), int(rng.integers(1, 31))
+    with np.errstate(all="ignore"):
+        columns = [
+            SHAPES[rng.choice(list(SHAPES))](rng, n) * 10.0 ** rng.choice([0, 0, 0, -6, 6, -100, 100, -280, 280])
+            for _ in range(d)
+        ]
+        X = np.column_stack([columns[rng.integers(d)] if rng.random() < 0.1 else column for column in columns])
+        unit = X / np.maximum(np.median(np.abs(np.nan_to_num(X)), axis=0), 1e-300)
+        y = np.clip(np.nan_to_num(unit), -10.0, 10.0) @ rng.normal(size=d) + rng.standard_t(2.2, n) * rng.choice(
+            [0.1, 10]
+        )
+        y *= 10.0 ** rng.choice([0, 0, 0, -6, 6, -250, 250])
+        kind = rng.random()
+        return X, np.zeros(n) if kind < 0.05 else np.full(n, y[0]) if kind < 0.1 else y
+
+
+LARGEST_ODDS = 3000.0  # of a linear predictor of classes: 6 (or the level's 12) times the farthest design vector
+# Of predictions, over the largest target: 3 (multiplier) x 2 (slopes) x the farthest design vector, some 100 scales.
+MULTIPLE = 1000.0
+
+
+@every_fit
+@pytest.mark.parametrize("part", range(2))
+def test_no_prediction_explodes_on_random_tables(name, part):
+    """30 tables each, 300 in all."""
+    for seed in range(30 * part, 30 * part + 30):
+        rng = np.random.default_rng([seed, list(FITS).index(name)])
+        X, y = random_table(rng)
+        y = FITS[name][1](y)
+        epsilon = float(rng.choice([0.1, 1.0, 3.0, 10.0]))
+        model = make(name, epsilon, random_state=seed).fit(X, y)
+        assert np.all(np.isfinite(model.coef_))
+        assert np.all(np.isfinite(model.intercept_))
+        assert model.privacy_.epsilon <= epsilon
+        largest = np.max(np.abs(predictor(model, X)))
+        if name in ("logistic", "multinomial"):
+            assert largest <= LARGEST_ODDS
+        elif name == "Poisson":
+            assert np.isfinite(largest)  # its bound has a test of its own, below
+        else:
+            assert largest <= MULTIPLE * np.max(np.abs(y))
+
+
+@pytest.mark.xfail(reason="fit bounds the exponent relative to the mean (poisson.LARGEST), predict does not")
+def test_a_poisson_mean_is_at_most_a_multiple_of_the_average():
+    """E^5 = 150 times, as the fit assumes; 200 leaves room for the noise of the average."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack([rng.normal(size=(3000, 3)), SHAPES["zero-inflated"](rng, 3000)])
+        y = rng.poisson(np.exp(0.3 * X[:, 0] + 0.1 * np.log1p(X[:, 3])))
+        model = tg.PrivatePoissonRegressor(1.0, random_state=seed).fit(X, y)
+        assert np.max(model.predict(X)) <= 200.0 * y.mean()
+
+
+@every_fit
+def test_no_row_can_be_far_from_the_others_in_a_prediction(name):
+    """A row of test data is truncated like those of training: 1e300 predicts what the largest value does."""
+    rng = np.random.default_rng(0)
+    X = np.exp(rng.normal(size=(3000, 3)))
+    model = make(name, 3.0, random_state=0).fit(X, FITS[name][1](np.log(X) @ [1.0, -1.0, 0.0] + rng.normal(size=3000)))
+    far, end = np.full((1, 3), 1e300), np.broadcast_to(model.upper_, (1, 3))
+    np.testing.assert_array_equal(predictor(model, far), predictor(model, end))
+
+
+unstable = pytest.mark.xfail(reason="steps are not damped: slopes or levels run away just below TOO_NOISY")
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "epsilon"),
+    [
+        *[(name, *case) for name in ("ridge", "huber") for case in ((2000, 0.1), (1000, 0.05), (300, 1.0))],
+        *[("logistic", *case) for case in ((300, 1.0), (1000, 0.3), (300, 0.3))],
+        pytest.param("logistic", 1000, 0.1, marks=unstable),
+        ("multinomial", 300, 0.3),
+        *[pytest.param("multinomial", *case, marks=unstable) for case in ((300, 1.0), (1000, 0.3), (100, 3.0))],
+    ],
+)
+def test_with_little_budget_it_is_no_worse_than_a_constant(name, n, epsilon):
+    """At the 90 % quantile of 20 seeds: excess loss over the best constant below .05; the variance of y is 1."""
+    losses = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 1))
+        y = X[:, 0] * np.sqrt(0.5) + np.sqrt(0.5) * rng.normal(size=n)
+        target = FITS[name][1](y)
+        model = make(name, epsilon, random_state=seed).fit(X, target)
+        if name in ("ridge", "huber"):
+            losses.append(np.mean((y - model.predict(X)) ** 2 - (y - y.mean()) ** 2) / 2.0)
+        else:
+            p = model.predict_proba(X)[np.arange(n), target.astype(int)]
+            losses.append(-np.mean(np.log(p)) - np.log(model.classes_.size))
+    assert np.quantile(losses, 0.9) < 0.05
+
+
+# Units.
+
+
+@every_fit
+@pytest.mark.parametrize("power", [-20, 20])
+def test_the_unit_of_a_column_does_not_matter(name, power):
+    """Not to the last bit: the noise of a histogram stays in its bin. The fit changes less than by another seed."""
+    rng = np.random.default_rng(1)
+    X = np.exp(rng.normal(size=(5000, 4)))
+    y = FITS[name][1](X @ [1.0, -1.0, 0.5, 0.0] + rng.standard_t(3.0, 5000))
+    scaled = X * [1.0, 2.0**power, 1.0, 1.0]
+    ours, others = [], []
+    for seed in range(6):
+        plain = predictor(make(name, random_state=seed).fit(X, y), X)
+        ours.append(np.mean((predictor(make(name, random_state=seed).fit(scaled, y), scaled) - plain) ** 2))
+        others.append(np.mean((predictor(make(name, random_state=100 + seed).fit(X, y), X) - plain) ** 2))
+    assert np.median(ours) <= np.median(others)
+
+
+@pytest.mark.parametrize("name", ["ridge", "huber"])
+@pytest.mark.parametrize("power", [-20, 20])
+def test_the_unit_of_the_target_does_not_matter(name, power):
+    rng = np.random.default_rng(1)
+    X = np.exp(rng.normal(size=(5000, 4)))
+    y = X @ [1.0, -1.0, 0.5, 0.0] + rng.standard_t(3.0, 5000)
+    change = []
+    for seed in range(6):
+        plain = make(name, random_state=seed).fit(X, y).predict(X)
+        scaled = make(name, random_state=seed).fit(X, y * 2.0**power).predict(X) * 2.0**-power
+        change.append(np.mean((plain - scaled) ** 2) / np.var(y))
+    assert np.median(change) < 0.01
+
+
+# Accuracy where there is budget: n = 2e4, d = 5, epsilon = 1. Bounds are about four times what was measured.
+
+N, D = 20_000, 5
+
+
+@pytest.mark.parametrize("name", ["ridge", "huber"])
+@pytest.mark.parametrize("kind", ["normal", "lognormal"])
+def test_slopes_are_about_as_good_as_least_squares(name, kind):
+    """Median slope risk of 8 seeds: within 5 times that of OLS, which does not pay for privacy."""
+    ours, ols = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, noise = rng.normal(size=(N, D)), rng.normal(size=N)
+        if kind == "lognormal":
+            X, noise = np.exp(X), np.exp(noise)
+        sd = 1.0 if kind == "normal" else np.sqrt(np.e * (np.e - 1.0))
+        w = rng.normal(size=D)
+        w /= np.linalg.norm(w) * sd
+        y = X @ w + noise
+        slopes = make(name, random_state=seed).fit(X, y).coef_
+        free = np.linalg.lstsq(np.column_stack([X, np.ones(N)]), y, rcond=None)[0][:-1]
+        ours.append(np.sum(((slopes - w) * sd) ** 2) / 2.0)
+        ols.append(np.sum(((free - w) * sd) ** 2) / 2.0)
+    assert np.median(ours) < 5.0 * np.median(ols)
+
+
+@pytest.mark.parametrize("name", ["logistic", "multinomial", "Poisson"])
+def test_held_out_loss_is_about_that_of_the_free_fit(name):
+    """Median of 5 seeds: within .01 of the non-private fit, where the constant is at least .1 worse."""
+    gaps, gains = [], []
+    w = np.array([1.0, -1.0, 0.5, 0.0, 0.0])
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, T = rng.normal(size=(2, N, D))
+        if name == "Poisson":
+            y, mean = rng.poisson(np.exp(0.5 * X @ w)), np.exp(0.5 * T @ w)
+            fits = make(name, random_state=seed).fit(X, y), PoissonRegressor(alpha=0.0).fit(X, y)
+            ours, free = (np.mean(fit.predict(T) - mean * np.log(fit.predict(T))) for fit in fits)
+            constant = np.mean(y.mean() - mean * np.log(y.mean()))
+        else:
+            W = np.stack([np.zeros(D), w, -w[::-1]])[: 2 if name == "logistic" else 3]
+            y, t = (np.argmax(Z @ W.T + rng.gumbel(size=(N, len(W))), axis=1) for Z in (X, T))
+            fits = make(name, random_state=seed).fit(X, y), LogisticRegression(C=np.inf).fit(X, y)
+            ours, free = (-np.mean(fit.predict_log_proba(T)[np.arange(N), t]) for fit in fits)
+            share = np.bincount(y) / N
+            constant = -np.sum(share * np.log(share))
+        gaps.append(ours - free)
+        gains.append(constant - free)
+    assert np.median(gaps) < 0.01
+    assert np.median(gains) > 0.1
+
+
+@pytest.mark.parametrize(
+    "power",
+    [-20, 20, 100, *[pytest.param(p, marks=pytest.mark.xfail(reason="lost in a coarse bin")) for p in (-30, -280)]],
+)
+def test_a_column_of_any_scale_is_used(power):
+    """Three equal columns and noise of the size of one: without the first, R^2 is .5 instead of .75."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    y = X.sum(axis=1) + rng.normal(size=N)
+    X[:, 0] *= 10.0**power
+    scores = [make("ridge", random_state=seed).fit(X, y).score(X, y) for seed in range(3)]
+    assert np.median(scores) > 0.7
+
+
+# The same bits.
+
+
+def table(n: int = 30_000, d: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = np.exp(rng.normal(size=(n, d))).astype(np.float32).astype(np.float64)
+    return X, X @ np.linspace(-1.0, 1.0, d) + rng.standard_t(3.0, n)
+
+
+@every_fit
+def test_threads_layout_and_precision_change_nothing(name):
+    """30,000 rows are three pieces; values are those of float32."""
+    X, y = table()
+    y = FITS[name][1](y)
+    first = make(name, random_state=0, threads=1).fit(X, y)
+    same = [
+        make(name, random_state=0, threads=2).fit(X, y),
+        make(name, random_state=0, threads=7).fit(X, y),
+        make(name, random_state=0).fit(np.asfortranarray(X), y),
+        make(name, random_state=0).fit(X.astype(np.float32), y),
+        make(name, random_state=0).fit(np.repeat(X, 2, axis=0)[::2], y),
+    ]
+    for other in same:
+        np.testing.assert_array_equal(first.coef_, other.coef_)
+        np.testing.assert_array_equal(first.intercept_, other.intercept_)
+        assert first.privacy_ == other.privacy_
+
+
+@every_fit
+def test_the_order_of_the_rows_changes_nothing(name):
+    X, y = table(5000)
+    y = FITS[name][1](y)
+    first, other = (make(name, random_state=0).fit(X[::step], y[::step]) for step in (1, -1))
+    np.testing.assert_allclose(first.coef_, other.coef_, rtol=1e-6, atol=1e-9)
+
+
+# Nothing but releases leaves.
+
+
+class Taped(Queries):
+    """Writes down every release."""
+
+    tape: list
+
+    def mean(self, *arguments):
+        return self.keep(super().mean(*arguments))
+
+    def gram(self, *arguments):
+        return self.keep(super().gram(*arguments))
+
+    def noisy_counts(self, *arguments):
+        return self.keep(super().noisy_counts(*arguments))
+
+    def keep(self, released):
+        Taped.tape.append(type(released)(released.value.copy(), released.sd))
+        return released
+
+
+class Replayed(Taped):
+    """Answers from the tape, whatever the data says; the account is charged as before."""
+
+    def keep(self, released):
+        return Taped.tape.pop(0)
+
+
+@every_fit
+@pytest.mark.parametrize("epsilon", [0.05, 2.0])
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
+def test_the_model_is_a_function_of_what_was_released(monkeypatch, name, epsilon, intercept):
+    """The releases of one table, played back to a fit of another, give the same model, attributes and report."""
+    X, y = table(2000)
+    Taped.tape = []
+    monkeypatch.setattr(default, "Queries", Taped)
+    model = make(name, epsilon, random_state=0, fit_intercept=intercept).fit(X, FITS[name][1](y))
+    monkeypatch.setattr(default, "Queries", Replayed)
+    rng = np.random.default_rng(5)
+    for other, target in (
+        (np.full_like(X, np.nan), np.full(2000, np.nan)),
+        (1e6 * rng.normal(size=X.shape), rng.integers(0, 2, 2000).astype(float)),
+    ):
+        tape = list(Taped.tape)
+        assert tape
+        twin = make(name, epsilon, random_state=0, fit_intercept=intercept).fit(other, target)
+        assert not Taped.tape  # every release was asked for again, and no other
+        Taped.tape = tape
+        assert vars(twin).keys() == vars(model).keys()
+        for attribute in ("coef_", "intercept_", "lower_", "upper_"):
+            np.testing.assert_array_equal(getattr(twin, attribute), getattr(model, attribute))
+        assert twin.privacy_ == model.privacy_
+
+
+@every_fit
+def test_a_fitted_model_holds_no_rows(name):
+    """Its pickle does not grow with the data."""
+    sizes = []
+    for n in (2000, 8000):
+        X, y = table(n)
+        sizes.append(len(pickle.dumps(make(name, random_state=0).fit(X, FITS[name][1](y)))))
+    assert sizes[1] < sizes[0] + 2000
+
+
+@every_fit
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 8.0, 200.0])
+@pytest.mark.parametrize("n", [20, 2000])
+def test_the_report_never_exceeds_the_promise(name, epsilon, n):
+    X, y = table(n)
+    for intercept in (True, False):
+        model = make(name, epsilon, random_state=0, fit_intercept=intercept).fit(X, FITS[name][1](y))
+        assert 0.0 <= model.privacy_.epsilon <= epsilon
+
+
+@pytest.mark.parametrize("budget", [tg.Budget(1.0, 1e-6), tg.Budget(rho=0.05), tg.Budget(mu=0.3)], ids=str)
+@every_fit
+def test_every_form_of_budget_is_kept(name, budget):
+    X, y = table(2000)
+    model = make(name, budget, random_state=0).fit(X, FITS[name][1](y))
+    assert budget.allows(model.privacy_.events)
