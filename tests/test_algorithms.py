@@ -437,7 +437,7 @@ def test_no_row_stops_a_fit_or_changes_its_guarantee(name, loss):
         pytest.skip("Algorithm 1 takes no PerRow")
     rows = X[:120]  # as many as a batch needs
     labels = np.abs(np.rint(Y[:120])).clip(0, 2)
-    more = {"blocks": 4} if name == "algorithm1" else {}
+    more = {"blocks": 4, "alpha": 0.1} if name == "algorithm1" else {}
     clean = ALL[name](LOSSES[loss], rows, labels, random_state=0, **more)
     for where, value in itertools.product(("x", "y", "both", "one entry"), BAD.values()):
         features, target = rows.copy(), labels.copy()

@@ -82,10 +82,14 @@ def minimize(
             )
         _check_parameters(method, function, parameters)
         return function(loss, X, y, **parameters)
-    if epsilon is None:
-        raise ValueError("epsilon=None is not accepted: give a positive number, for example epsilon=1.0.")
+    _check_epsilon(epsilon)
     _check_parameters(method, function, parameters)
     return function(loss, X, y, epsilon=epsilon, delta=delta, **parameters)
+
+
+def _check_epsilon(epsilon: float | Budget | None) -> None:
+    if epsilon is None:
+        raise ValueError("epsilon=None is not accepted: give a positive number, for example epsilon=1.0.")
 
 
 def _check_parameters(method: str, function: Callable[..., Result], parameters: dict[str, Any]) -> None:
@@ -164,6 +168,7 @@ def private_mean(
     >>> tg.private_mean(income, epsilon=1.0).privacy.epsilon <= 1.0
     True
     """
+    _check_epsilon(epsilon)
     one_of("method", method, ("auto", "smoothed", "clipped", "clamped", "trimmed"))
     one_of("relation", relation, ("replace-one", "add-remove"))
     if method == "trimmed":

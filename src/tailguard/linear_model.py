@@ -120,7 +120,7 @@ class _PrivateLinearModel(BaseEstimator):
         loss, target = self._loss_and_target(labels)
         model = self._fit_auto(loss, rows, target) if self.method == "auto" else self._fit_method(loss, rows, target)
         self.coef_, self.intercept_, self.privacy_ = model.coef, model.intercept, model.privacy
-        self.lower_, self.upper_ = model.lower, model.upper
+        self.lower_, self.upper_, self._ceiling = model.lower, model.upper, model.ceiling
         return self
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
@@ -373,7 +373,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         return Poisson()
 
     def predict(self, X: ArrayLike) -> Array:
-        """Predict the mean of every row, ``exp`` of the linear predictor.
+        """Predict the mean of every row, ``exp`` of the linear predictor, at most 150 times the average by default.
 
         Parameters
         ----------
@@ -385,7 +385,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         ndarray of shape (n,)
             Positive numbers.
         """
-        return np.exp(np.minimum(self._predictor(X), 700.0))
+        return np.exp(np.minimum(self._predictor(X), min(self._ceiling, 700.0)))
 
 
 class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):

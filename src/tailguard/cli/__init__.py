@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tailguard.cli import demo
+from tailguard.cli import demo, reproduce
 from tailguard.cli._errors import OneLineErrors
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 
 app.command("demo")(demo.command)
+app.command("reproduce")(reproduce.command)
 
 
 def _print_version(wanted: bool) -> None:

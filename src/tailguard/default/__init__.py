@@ -62,6 +62,7 @@ class LinearModel:
     lower: Array
     upper: Array
     privacy: PrivacyReport
+    ceiling: float = math.inf  # of the predictor, for losses with an exponential
 
     @staticmethod
     def plain(coef: Array, intercept: Any, privacy: PrivacyReport) -> LinearModel:
@@ -115,7 +116,7 @@ def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) 
         relation="replace-one",
         budget=budget,
     )
-    return LinearModel(coef, intercept, line.columns.lower, line.columns.upper, report)
+    return LinearModel(coef, intercept, line.columns.lower, line.columns.upper, report, line.ceiling)
 
 
 def default_mean(table: MeanTable, noise: NoiseSource) -> MeanResult:

@@ -59,7 +59,7 @@ DAMPING, LIMIT = 0.9, 2.0
 INFLATION = 3.0  # of the privacy noise in shrinkage: steps correlate it
 DOUBT = 1.5  # inflation of all noise in the difference of the two fits
 QUIET = 0.02  # noise-to-signal ratio of a gradient up to which features are truncated far out
-TOO_NOISY = 0.12  # noise-to-signal ratio of a gradient from which only the level is fitted
+TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Line:
     slopes: Array
     level: float
     correlation: Array
+    ceiling: float = math.inf  # of the predictor
 
 
 @dataclass

@@ -35,7 +35,7 @@ from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
-TOO_NOISY, QUIET = 0.15, 0.03  # noise-to-signal ratios from which only the level is fitted; with which steps are many
+TOO_NOISY, QUIET = 0.12, 0.03  # noise-to-signal ratios from which only the level is fitted; with which steps are many
 STEPS = (10, 5)
 LIMIT = 6.0
 LEVEL = (0.004, 0.03)  # noise worth paying for in the level, and the most to pay
@@ -169,7 +169,8 @@ def _recalibrate(
 def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Line, float]:
     """Fit one predictor per class; also the curvature of the loss, for penalties."""
     d = queries.engine.columns
-    ratio = noise_to_signal(queries, d + 1) * math.sqrt(classes)
+    # sqrt(classes) more coordinates, and a curvature that falls like their number.
+    ratio = noise_to_signal(queries, d + 1) * classes
     with_slopes = ratio <= TOO_NOISY
     share = queries.share_for(math.sqrt(2.0), *LEVEL) if with_slopes else 1.0
 
@@ -210,7 +211,7 @@ def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Li
         gradient, sd = queries.mean("steps", score, classes * design.width, bound, share * part)
         gradient = gradient.reshape(classes, -1) - gradient.reshape(classes, -1).mean(axis=0)
         theta = theta - inverse @ (gradient @ bent.inverse) - theta @ bent.penalty @ bent.inverse
-        theta = np.column_stack([np.clip(theta[:, 0], -12.0, 12.0), into_ball(theta[:, 1:], LIMIT)])
+        theta = np.column_stack([np.clip(theta[:, 0], -8.0, 8.0), into_ball(theta[:, 1:], LIMIT)])
         if not intercept:
             theta[:, 0] = 0.0
         if t >= count / 2.0:

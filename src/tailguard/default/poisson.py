@@ -104,7 +104,7 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
     noise = INFLATION * average.variance * bent.inverse @ bent.inverse + bound**2 * bent.inverse / queries.n
     slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.correlation)
     if not intercept:
-        return Line(columns, design.shift, slopes, 0.0, design.correlation), mean
+        return Line(columns, design.shift, slopes, 0.0, design.correlation, start + LARGEST), mean
     constant = float(theta[0])
     cap = min(top, 8.0 * bound)
 
@@ -117,4 +117,4 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
     target, model = np.maximum(found + cap / 2.0, max(2.0 * sd, 1e-3))
     change = math.log(target / model)
     change *= max(0.0, 1.0 - 2.0 * (sd / min(target, model)) ** 2 / max(change**2, 1e-300))
-    return Line(columns, design.shift, slopes, start + constant + change, design.correlation), mean
+    return Line(columns, design.shift, slopes, start + constant + change, design.correlation, start + LARGEST), mean

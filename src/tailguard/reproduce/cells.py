@@ -62,7 +62,7 @@ class Problem:
     intercept: bool
 
 
-def compute(cell: Cell, data: Path | None = None) -> tuple[Array, Array]:
+def compute(cell: Cell, data: Path | None = None) -> tuple[NDArray[Any], Array]:
     """Run a cell.
 
     Parameters
@@ -197,7 +197,7 @@ def _softplus(z: Array) -> Array:
 
 
 def _minimise_logistic(X: Array, chance: Array) -> Array:
-    """Newton's method with halved steps for ``mean(softplus(Xw) - chance Xw)``; a ridge of 1e-9 for constant columns."""
+    """Minimise ``mean(softplus(Xw) - chance Xw)`` by Newton's method; a ridge of 1e-9 for columns that are zero."""
     d = X.shape[1]
     w, slope = np.zeros(d), X.T @ chance / len(X)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,15 +36,15 @@ class Claim:
         What the paper says.
     where : str
         Figure, theorem or section.
-    measured : str
-        Our figures.
+    measured : tuple of str
+        Our figures, one for each place it was looked for.
     verdict : str
         "holds", "does not hold", "holds only with ..." or "not measured: ...".
     """
 
     claim: str
     where: str
-    measured: str
+    measured: tuple[str, ...]
     verdict: str
 
 
@@ -111,11 +112,6 @@ class Evidence:
         return Slope.of(x, np.array([self.final(panel, method, point.x) for point in panel.points]))
 
 
-def name(panel: Panel) -> str:
-    """Name a panel for a sentence: "1a (ridge, ε = 1)"."""
-    return f"{panel.key} ({panel.title})"
-
-
 def claims(evidence: Evidence) -> list[Claim]:
     """Fill the table.
 
@@ -136,25 +132,66 @@ def claims(evidence: Evidence) -> list[Claim]:
     ]
 
 
-def verdict(parts: list[tuple[str, bool]]) -> str:
+@dataclass(frozen=True)
+class Part:
+    """A claim in one place.
+
+    Attributes
+    ----------
+    place : str
+        Name of the place, short.
+    figure : str
+        What was measured there.
+    holds : bool
+    traits : frozenset of str
+        What the place has in common with others, for a short verdict.
+    """
+
+    place: str
+    figure: str
+    holds: bool
+    traits: frozenset[str] = frozenset()
+
+
+def _part(panel: Panel, figure: str, holds: bool) -> Part:
+    return Part(f"{panel.key} ({panel.title})", figure, holds, _traits(panel))
+
+
+def _traits(panel: Panel) -> frozenset[str]:
+    source = panel.points[0].source
+    data = "Adult" if source.data == "adult" else "synthetic data"
+    loss = "the squared loss" if source.model == "ridge" else "the logistic loss"
+    return frozenset({loss, data, f"ε = {panel.epsilon:g}"})
+
+
+def verdict(parts: list[Part]) -> str:
     """Put the answers for the parts of a claim into words.
 
     Parameters
     ----------
-    parts : list of (name, whether it holds there)
+    parts : list of Part
+        "holds only with" names a trait that all places have where it holds, and no other, if there is one.
     """
     if not parts:
         return "not measured: its figure was not run"
-    good = [part for part, holds in parts if holds]
+    good = [part for part in parts if part.holds]
     if len(good) == len(parts):
         return "holds"
-    return "holds only with " + "; ".join(good) if good else "does not hold"
+    if not good:
+        return "does not hold"
+    places = ", ".join(part.place.split(" (")[0] for part in good)
+    traits = sorted(frozenset.union(*(part.traits for part in parts)))
+    for number in (1, 2):
+        for chosen in combinations(traits, number):
+            if [part for part in parts if part.traits >= set(chosen)] == good:
+                return f"holds only with {' and '.join(chosen)} ({places})"
+    return f"holds only with some settings ({places})"
 
 
-def _row(claim: str, where: str, parts: list[tuple[str, str, bool]]) -> Claim:
-    """One row from (place, figure, whether it holds there)."""
-    measured = "; ".join(f"{place}: {figure}" for place, figure, _ in parts) or "–"
-    return Claim(claim, where, measured, verdict([(place, holds) for place, _, holds in parts]))
+def _row(claim: str, where: str, parts: list[Part]) -> Claim:
+    """One row of the table."""
+    measured = tuple(f"{part.place}: {part.figure}" for part in parts) or ("–",)
+    return Claim(claim, where, measured, verdict(parts))
 
 
 def _kappas(panel: Panel, setting: str) -> list[Method]:
@@ -172,7 +209,7 @@ def _variation(evidence: Evidence) -> list[Claim]:
             ranges = [evidence.range(panel, method.key) for method in _kappas(panel, setting)]
             other = evidence.range(panel, "alg4")
             text = f"{_span(ranges)} against {other:.2g}"
-            parts.append((name(panel), text, min(ranges) > other))
+            parts.append(_part(panel, text, min(ranges) > other))
         claim = f"Algorithm 3 varies more than Algorithm 4 (worst minus best final error over the seeds); {words}"
         rows.append(_row(claim, "figures 1, 2 and their versions with bands", parts))
     return rows
@@ -185,7 +222,7 @@ def _kappa(evidence: Evidence) -> list[Claim]:
         for panel in evidence.panels("1", "2"):
             medians = [evidence.median(panel, method.key) for method in _kappas(panel, setting)]
             ratio = max(medians) / min(medians)
-            parts.append((name(panel), f"× {ratio:.3g}", ratio > SENSITIVE))
+            parts.append(_part(panel, f"× {ratio:.3g}", ratio > SENSITIVE))
         claim = f"Algorithm 3 is sensitive to κ = b − a (largest over smallest median final error); {words}"
         rows.append(_row(claim, "figures 1 and 2", parts))
     return rows
@@ -196,7 +233,7 @@ def _poor(evidence: Evidence) -> Claim:
     for panel in evidence.panels("1", "2"):
         own = [evidence.median(panel, method.key) for setting, _ in _FORMS for method in _kappas(panel, setting)]
         other = evidence.median(panel, "alg4")
-        parts.append((name(panel), f"best of all κ and both forms {min(own):.2g} against {other:.2g}", min(own) > other))
+        parts.append(_part(panel, f"best of all κ and both forms {min(own):.2g} against {other:.2g}", min(own) > other))
     return _row("Algorithm 3 performs worse than Algorithm 4 (median final error)", "figures 1 and 2", parts)
 
 
@@ -213,7 +250,7 @@ def _comparable(evidence: Evidence) -> list[Claim]:
             parts = []
             for panel in evidence.panels(key):
                 ratio = evidence.median(panel, private) / evidence.median(panel, plain)
-                parts.append((name(panel), f"× {ratio:.3g}", ratio <= limit))
+                parts.append(_part(panel, f"× {ratio:.3g}", ratio <= limit))
             rows.append(_row(f"{words} ({what})", f"figure {key}", parts))
     return rows
 
@@ -229,7 +266,7 @@ def _monotone(evidence: Evidence) -> list[Claim]:
             slope = evidence.slope(panel, "alg4-stochastic")
             ends = [evidence.median(panel, "alg4-stochastic", panel.points[i].x) for i in (0, -1)]
             text = f"slope {slope}, median {ends[0]:.2g} to {ends[1]:.2g}"
-            parts.append((name(panel), text, falls * slope.value > 2.0 * slope.error))
+            parts.append(_part(panel, text, falls * slope.value > 2.0 * slope.error))
         rows.append(_row(claim, f"figure {key}", parts))
     return rows
 
@@ -250,9 +287,9 @@ def _epsilon(evidence: Evidence) -> Claim:
                 ratio = float(np.exp(np.mean([math.log(b / a) for a, b in pairs])))
                 better = sum(a < b for a, b in pairs)
                 words = "Algorithm 4" if method == "alg4" else "stochastic Algorithm 4"
-                place = f"{large.key}, {small.key} ({words})"
-                text = f"ε = {large.epsilon:g} better at {better} of {len(pairs)} places, error × {ratio:.2f} at ε = {small.epsilon:g}"
-                parts.append((place, text, better == len(pairs)))
+                place = f"{large.key}/{small.key[1:]} {'stochastic ' * (method != 'alg4')}({large.title.split(',')[0]})"
+                text = f"error × {ratio:.2f} at ε = {small.epsilon:g}, larger at {better} of {len(pairs)} places"
+                parts.append(Part(place, text, better == len(pairs), _traits(large) | {words}))
     return _row("Error falls with larger ε (median final error)", "figures 1 to 4", parts)
 
 
@@ -299,7 +336,7 @@ def _rates(evidence: Evidence) -> list[Claim]:
                 slope, promised = evidence.slope(panel, rate.method), bound_slope(rate, panel)
                 # A bound is kept by any error that grows no faster; two standard errors are allowed.
                 text = f"slope {slope}, bound {promised:+.2f}"
-                parts.append((name(panel), text, slope.value - 2.0 * slope.error <= promised))
+                parts.append(_part(panel, text, slope.value - 2.0 * slope.error <= promised))
             claim = f"Theorem {rate.theorem}: error grows no faster in {axis} than {rate.words} (log-log slope)"
             rows.append(_row(claim, f"theorem {rate.theorem}, figure 5", parts))
     return rows
@@ -321,11 +358,11 @@ def _printed_privacy() -> Claim:
     rho, delta = epsilon**2 / 2.0, 1e-5
     allowed = math.exp(rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta))) * chances[1] + delta
     text = (
-        f"P(|output| ≤ {level:g}) is {chances[0]:.3f} for 1000 zeros and {chances[1]:.1e} with one row replaced by 10⁹; the "
-        f"promise at ε = {epsilon:g} allows {allowed:.1e} (computed exactly)"
+        f"P(|output| ≤ {level:g}) is {chances[0]:.3f} for 1000 zeros and {chances[1]:.1e} with one row replaced by 10⁹; "
+        f"the promise at ε = {epsilon:g} allows {allowed:.1e} (computed exactly)"
     )
     claim = "Theorem 4: Algorithm 3 as printed is differentially private"
-    return Claim(claim, "theorem 4, algorithm 2", text, "holds" if chances[0] <= allowed else "does not hold")
+    return Claim(claim, "theorem 4, algorithm 2", (text,), "holds" if chances[0] <= allowed else "does not hold")
 
 
 def _span(values: list[float]) -> str:

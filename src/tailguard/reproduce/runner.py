@@ -106,7 +106,7 @@ def _start_worker() -> None:
     """One thread for linear algebra, as many workers as cores; and no worker outlives its parent."""
     import signal
 
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the pool
     threadpool_limits(1)
