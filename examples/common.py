@@ -16,7 +16,7 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0)
 REPEATS = 5
 PRIVATE, FREE, OTHER = "#c1440e", "#2b6cb0", "#7a7a7a"
 SOURCES = {
-    "randhie.csv.gz": "RAND HIE: statsmodels repository, statsmodels/datasets/randhie/src; or R sampleSelection, RandHIE",
+    "randhie.csv.gz": "RAND HIE: statsmodels on GitHub, statsmodels/datasets/randhie/src; R sampleSelection, RandHIE",
     "credit_default.csv.gz": "UCI 350, Default of Credit Card Clients; or sklearn.datasets.fetch_openml(data_id=42477)",
     "adult.csv.gz": "UCI 2, Adult; or sklearn.datasets.fetch_openml('adult', version=2)",
 }
@@ -56,6 +56,7 @@ class Study:
 
     private: np.ndarray  # (epsilons, splits)
     others: dict[str, float]
+    range: tuple[float, float]  # of the free fits
     models: list
     free: Any
     train: np.ndarray
@@ -74,7 +75,9 @@ def compare(rows: int, given: argparse.Namespace, fit_private, fit_free, score, 
     scores = [[score(model, test) for model, (_, test) in zip(row, splits, strict=True)] for row in private]
     reached = [score(model, test) for model, (_, test) in zip(free, splits, strict=True)]
     others = {"not private": float(np.median(reached)), baseline[0]: baseline[1](*splits[0])}
-    return Study(np.array(scores), others, [row[0] for row in private], free[0], *splits[0])
+    return Study(
+        np.array(scores), others, (min(reached), max(reached)), [row[0] for row in private], free[0], *splits[0]
+    )
 
 
 def print_table(measure: str, scores: np.ndarray, others: dict[str, float]) -> None:
@@ -99,15 +102,17 @@ def new_figure(title: str, panels: int = 2):
     return figure, axes
 
 
-def draw_scores(axes, measure: str, scores: np.ndarray, others: dict[str, float]) -> None:
-    """Score against epsilon, with the range over repeats, beside what the others reach."""
+def draw_scores(axes, measure: str, study: Study) -> None:
+    """Score against epsilon, with the range over splits, beside what the others reach."""
+    scores, others = study.private, study.others
+    axes.axhspan(*study.range, color=FREE, alpha=0.1, linewidth=0)
     axes.fill_between(EPSILONS, scores.min(axis=1), scores.max(axis=1), color=PRIVATE, alpha=0.18, linewidth=0)
     axes.plot(
         EPSILONS,
         np.median(scores, axis=1),
         "o-",
         color=PRIVATE,
-        label=f"private: median and range of {scores.shape[1]}",
+        label=f"private: median and range of {scores.shape[1]} splits",
     )
     for (name, value), color, style in zip(others.items(), (FREE, OTHER), ("--", ":"), strict=False):
         axes.axhline(value, color=color, linestyle=style, label=name)

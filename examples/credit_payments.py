@@ -64,7 +64,7 @@ def main() -> None:
     print(private[-1].privacy_)
 
     figure, axes = new_figure(f"Credit card payments: linear regression on {len(study.train):,} clients")
-    draw_scores(axes[0], "R², held out", study.private, study.others)
+    draw_scores(axes[0], "R², held out", study)
     T, t = X.iloc[study.test], y[study.test] / 1000.0
     predictions = {"private, epsilon = 1": private.predict(T) / 1000.0, "not private": study.free.predict(T) / 1000.0}
     draw_groups(axes[1], predictions, t, "thousand NT dollars")

@@ -82,7 +82,7 @@ def main() -> None:
     axes[0].set_xlabel("order minus demand")
     axes[0].set_ylabel("cost")
     axes[0].set_title("the loss: a shortage costs four times a surplus", fontsize=10, loc="left")
-    draw_scores(axes[1], "mean cost, held out (lower is better)", study.private, study.others)
+    draw_scores(axes[1], "mean cost, held out (lower is better)", study)
     line = np.linspace(-2.5, 2.5, 50)
     shown, ours, free = study.test[:1500], study.models[2], study.free
     axes[2].plot(X[shown, 0], y[shown], ".", color=OTHER, markersize=2, alpha=0.5, label="demand")

@@ -80,7 +80,7 @@ def main() -> None:
     print(private.privacy_)
 
     figure, axes = new_figure(f"Income above 50,000 dollars: logistic regression on {len(study.train):,} persons")
-    draw_scores(axes[0], "log-loss, held out (lower is better)", study.private, study.others)
+    draw_scores(axes[0], "log-loss, held out (lower is better)", study)
     models = {"private, epsilon = 1": private, "not private": study.free}
     draw_groups(
         axes[1], {name: model.predict_proba(T)[:, 1] for name, model in models.items()}, t, "probability", groups=10

@@ -70,7 +70,7 @@ def main() -> None:
     print(private.privacy_)
 
     figure, axes = new_figure(f"Medical cost of a person-year: linear regression on {len(study.train):,} persons")
-    draw_scores(axes[0], "R², held out", study.private, study.others)
+    draw_scores(axes[0], "R², held out", study)
     draw_groups(
         axes[1], {"private, epsilon = 1": private.predict(T), "not private": study.free.predict(T)}, t, "dollars"
     )

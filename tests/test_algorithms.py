@@ -12,6 +12,7 @@ import pytest
 
 from tailguard import PrivacyReport, algorithms, losses, minimize, psi_bound
 from tailguard.algorithms import algorithm1, algorithm2, algorithm3, algorithm4, clipped_gd, robust_gd
+from tailguard.blocks import block_minimisers
 from tailguard.constraints import Box, L2Ball, Simplex
 from tailguard.means.centre import TooFewBlocksError
 from tailguard.privacy import (
@@ -386,8 +387,6 @@ def test_algorithm1_refuses_what_cannot_work(arguments, words):
 
 
 def test_a_row_changes_the_answer_of_its_own_block_only():
-    from tailguard.blocks import block_minimisers
-
     order = SeededNoise(0).permutation(N)
     spoiled, target = X.copy(), Y.copy()
     spoiled[17], target[17] = 1e308, -np.inf
@@ -401,9 +400,19 @@ def test_a_row_changes_the_answer_of_its_own_block_only():
     assert 17 in order[np.linspace(0, N, 21).astype(int)[block] : np.linspace(0, N, 21).astype(int)[block + 1]]
 
 
-def test_blocks_are_solved_exactly():
-    from tailguard.blocks import block_minimisers
+@pytest.mark.parametrize("constraint", [L2Ball(0.3), Box(-0.2, 0.1), Simplex(0.5)], ids=repr)
+def test_the_answer_of_every_block_is_in_the_set(constraint):
+    """Blocks of two rows for three coefficients have wild answers, and some none."""
+    features = X.copy()
+    features[::7] = np.nan
+    features[1::7] *= 1e-200
+    answers = block_minimisers(SQUARED, features, Y, np.arange(N), N // 2, constraint, 0.0, 2, lambda: None)
+    assert answers.shape == (N // 2, D)
+    for answer in answers:
+        np.testing.assert_allclose(constraint.project(answer), answer, atol=1e-12)
 
+
+def test_blocks_are_solved_exactly():
     order = np.arange(N)
     for name in ("Squared", "Logistic", "Huber", "Poisson", "Multinomial", "Custom"):
         loss = LOSSES[name]

@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
@@ -86,6 +86,14 @@ def test_every_float_stays_inside_the_bound_and_psi_is_odd(a, beta):
     else:
         assert math.copysign(1.0, value) == math.copysign(1.0, a)
         assert abs(value) <= abs(a)
+
+
+@settings(max_examples=40)
+@given(beta=st.floats(0.1, 1000.0))
+def test_large_arguments_stay_inside_the_bound_of_every_beta(beta):
+    """There the series is within a rounding of the bound, on either side of it."""
+    a = np.concatenate([np.geomspace(1e2, 1e308, 307), [math.inf]])
+    assert np.max(np.abs(psi(np.append(a, -a), beta))) <= psi_bound(beta)
 
 
 @given(a=st.floats(allow_nan=False), b=st.floats(allow_nan=False), beta=ANY_BETA)

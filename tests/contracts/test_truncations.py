@@ -313,6 +313,18 @@ def test_a_vector_is_what_its_product_is_however_large_its_factors(name, power, 
     np.testing.assert_allclose(units * grid.unit, expected, rtol=2e-9, atol=atol)
 
 
+@every_truncation
+@pytest.mark.parametrize("power", [-290, -200, -80, 0, 80, 200, 290])
+def test_a_vector_just_beyond_the_bound_is_not_let_through(name, power):
+    """Where neither factor's square is a float, the norm is compared by logarithms: their rounding must not count."""
+    grid = Grid.of(truncation_at(name, 1.5), 1)
+    for beyond in (0.0, 1e-15, 1e-12, 1e-10, 1e-9, 2e-9, 1e-8, 1e-6, 1e-3):
+        f, x = 10.0**-power, np.array([[1.5 * (1.0 + beyond) * 10.0**power]])
+        vectors = vectors_of("Given", np.zeros((2, 1)), False, np.array([[f, 0.0]]))
+        units = integer_sum(x, np.zeros(1), vectors, grid)
+        assert within(units, grid.sensitivity(1, "add-remove")), beyond
+
+
 # Rows that are not numbers: the table at the top of `tailguard.kernels.rows`.
 
 
