@@ -215,10 +215,13 @@ def small(run: Run) -> None:
                 constant = []
                 for seed in run.seed_range(2):
                     task = designs.linear_task(name, n, d, seed)
-                    constant.append(task.full_risk(np.full(len(task.truth), task.y.mean())))
+                    # Fresh rows with heavy tails have a variance of their own: in its units the mean costs .5.
+                    unit = float(np.var(task.truth))
+                    constant.append(task.full_risk(np.full(len(task.truth), task.y.mean())) / unit)
                     for method in ESTIMATORS:
                         prediction = fitted(method, task.X, task.y, epsilon, seed).predict(task.fresh)
-                        found[method].append(task.risks(prediction))
+                        slope, full = task.risks(prediction)
+                        found[method].append((slope / unit, full / unit))
                 mean_cost = max(mean_cost, float(np.quantile(constant, 0.9)))
                 for (method, which), old in worst.items():
                     high = float(np.quantile([r[which] for r in found[method]], 0.9))
@@ -229,8 +232,8 @@ def small(run: Run) -> None:
     total = 9 * len(names) * 2
     note = (
         f"Target: at most .55. Cells beyond it: slope {missed['slope']}, full {missed['full']}, of {total} each. "
-        f"Designs: {', '.join(names)}. The last column is the full risk of the sample mean, which is not private: "
-        "where the noise is log-normal, no intercept can do better."
+        f"Designs: {', '.join(names)}. Predicting 0 costs 1.0 in full risk. The last column is the full risk of the "
+        "sample mean, not private, in the worst design: log-normal noise has 35 times the variance of the signal."
     )
     heads = [f"{method}, {kind}" for method in ESTIMATORS for kind in ("slope", "full")]
     title = f"linear, d = {d}: 90 % quantile of the risk, worst design"

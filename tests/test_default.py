@@ -98,7 +98,6 @@ def test_no_prediction_explodes_on_random_tables(name, part):
             assert largest <= MULTIPLE * np.max(np.abs(y))
 
 
-@pytest.mark.xfail(reason="fit bounds the exponent relative to the mean (poisson.LARGEST), predict does not")
 def test_a_poisson_mean_is_at_most_a_multiple_of_the_average():
     """E^5 = 150 times, as the fit assumes; 200 leaves room for the noise of the average."""
     for seed in range(4):
@@ -119,18 +118,16 @@ def test_no_row_can_be_far_from_the_others_in_a_prediction(name):
     np.testing.assert_array_equal(predictor(model, far), predictor(model, end))
 
 
-unstable = pytest.mark.xfail(strict=False, reason="steps are not damped: slopes or levels run away just below TOO_NOISY")
+unstable = pytest.mark.xfail(strict=False, reason="multinomial steps have no recalibration: levels run away")
 
 
 @pytest.mark.parametrize(
     ("name", "n", "epsilon"),
     [
-        *[(name, *case) for name in ("ridge", "huber") for case in ((1000, 0.05), (300, 1.0))],
-        *[("logistic", *case) for case in ((300, 1.0), (1000, 0.3), (300, 0.3))],
-        *[pytest.param(name, 2000, 0.1, marks=unstable) for name in ("ridge", "huber")],
-        pytest.param("logistic", 1000, 0.1, marks=unstable),
-        ("multinomial", 300, 0.3),
-        *[pytest.param("multinomial", *case, marks=unstable) for case in ((300, 1.0), (1000, 0.3), (100, 3.0))],
+        *[(name, *case) for name in ("ridge", "huber") for case in ((1000, 0.05), (300, 1.0), (2000, 0.1))],
+        *[("logistic", *case) for case in ((300, 1.0), (1000, 0.3), (300, 0.3), (1000, 0.1))],
+        *[("multinomial", *case) for case in ((300, 0.3), (300, 1.0), (100, 3.0))],
+        *[pytest.param("multinomial", *case, marks=unstable) for case in ((2000, 0.2), (4000, 0.1))],
     ],
 )
 def test_with_little_budget_it_is_no_worse_than_a_constant(name, n, epsilon):
@@ -235,10 +232,7 @@ def test_held_out_loss_is_about_that_of_the_free_fit(name):
     assert np.median(gains) > 0.1
 
 
-@pytest.mark.parametrize(
-    "power",
-    [-20, 20, 100, *[pytest.param(p, marks=pytest.mark.xfail(reason="lost in a coarse bin")) for p in (-30, -280)]],
-)
+@pytest.mark.parametrize("power", [-140, -30, -20, 20, 30, 100])
 def test_a_column_of_any_scale_is_used(power):
     """Three equal columns and noise of the size of one: without the first, R^2 is .5 instead of .75."""
     rng = np.random.default_rng(0)

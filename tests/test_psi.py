@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
@@ -88,11 +88,10 @@ def test_every_float_stays_inside_the_bound_and_psi_is_odd(a, beta):
         assert abs(value) <= abs(a)
 
 
-@settings(max_examples=40)
-@given(beta=st.floats(0.1, 1000.0))
-def test_large_arguments_stay_inside_the_bound_of_every_beta(beta):
-    """There the series is within a rounding of the bound, on either side of it."""
-    a = np.concatenate([np.geomspace(1e2, 1e308, 307), [math.inf]])
+@pytest.mark.parametrize("beta", [0.1, 1.0, math.log(100), 31.0, 100.0, 150.0, 300.0, 800.0, 1000.0])
+def test_the_bound_holds_to_the_last_bit(beta):
+    """From a few units on psi is within a rounding of the bound; from beta = 100 on its series ends on the far side."""
+    a = np.concatenate([np.geomspace(2.0, 1e6, 3000), np.geomspace(1e6, 1e308, 300), [math.inf]])
     assert np.max(np.abs(psi(np.append(a, -a), beta))) <= psi_bound(beta)
 
 

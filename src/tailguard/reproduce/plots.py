@@ -1,7 +1,7 @@
 """Figures as SVG and PNG: log axes, colours of Okabe and Ito, legend beside the axes.
 
-Lines are medians over the seeds; bands reach from the best to the worst seed. In figures 1 and 2 the axis is broken:
-Algorithm 3 as printed is many powers of ten above everything else and has the upper part to itself.
+Lines are medians over the seeds; bands reach from the best to the worst seed. In figures 1, 2 and 5 the axis is broken
+where Algorithm 3 is many powers of ten above everything else: it then has the upper part to itself.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def _figure(width: float, height: float) -> Any:
     return import_optional("matplotlib.figure", "reproduce").Figure(figsize=(width, height), layout="constrained")
 
 
-def _finish(picture: Any, figure: Figure, handles: dict[str, tuple[Method, Any]]) -> None:
-    """Title, and a legend in two groups to the right of all axes."""
-    picture.suptitle(f"Figure {figure.key}. {figure.title}", fontsize=13, x=0.01, ha="left")
+def _finish(picture: Any, figure: Figure, handles: dict[str, tuple[Method, Any]], note: str) -> None:
+    """Title, and a legend in two groups to the right of all axes; ``handles`` are by label."""
+    picture.suptitle(f"Figure {figure.key}. {figure.title}\n{note}", fontsize=12, x=0.01, ha="left")
     lines = import_optional("matplotlib.lines", "reproduce")
     entries: list[tuple[str, Any]] = []
     for family, words in (("paper", "the paper's methods"), ("ours", "sound and improved")):
@@ -139,21 +139,13 @@ def _draw_iterations(figure: Figure, evidence: Evidence, bands: bool) -> Any:
         _break(upper, lower)
         steps = max(int(dict(method.parameters).get("steps", 0)) for method in panel.methods)
         for method in panel.methods:
-            axes = upper if method.key.startswith("alg3-printed") else lower
-            handles.setdefault(method.key, (method, _draw_line(axes, panel, method, evidence, steps, bands)))
+            axes = upper if _leaves(panel, method, evidence) else lower
+            handles.setdefault(method.label, (method, _draw_line(axes, panel, method, evidence, steps, bands)))
         _limit(lower, panel, evidence, bands)
         upper.set_title(f"{panel.key[1:]}  {panel.title}", fontsize=11, loc="left")
         lower.set_xlabel("iteration")
         block.supylabel(panel.error, fontsize=10)
-    what = "best to worst" if bands else _note(figure)
-    _finish(picture, figure, handles)
-    title = picture.get_suptitle()
-    picture.suptitle(
-        f"{title}: {what + ' of ' + str(figure.seeds) + ' seeds, median as line' if bands else what}",
-        fontsize=13,
-        x=0.01,
-        ha="left",
-    )
+    _finish(picture, figure, handles, _note(figure) + ", bands from best to worst" * bands)
     return picture
 
 
@@ -195,7 +187,7 @@ def _break(upper: Any, lower: Any) -> None:
     upper.text(
         0.99,
         0.04,
-        "Algorithm 3 as printed, NOT PRIVATE",
+        "Algorithm 3; as printed it is NOT PRIVATE",
         transform=upper.transAxes,
         ha="right",
         fontsize=8.5,
@@ -203,16 +195,25 @@ def _break(upper: Any, lower: Any) -> None:
     )
 
 
+def _leaves(panel: Panel, method: Method, evidence: Evidence) -> bool:
+    """Whether a line of Algorithm 3 is too high for the lower part: above five times the error of the start."""
+    if method.algorithm != "algorithm3":
+        return False
+    if panel.x != "iteration":
+        return dict(method.parameters)["setting"] == "printed"
+    errors = np.median(evidence.results[panel.key[0]].path(panel.key, method.key)[1], axis=0)
+    return bool(errors.max() > 5.0 * errors[0])
+
+
 def _limit(axes: Any, panel: Panel, evidence: Evidence, bands: bool) -> None:
-    """Leave out nothing but the upper outliers of a single line: at most 30 times the error of the start."""
+    """Fit the lower part to its lines and their bands, and give a short range more ticks."""
     values = []
     for method in panel.methods:
-        if not method.key.startswith("alg3-printed"):
+        if not _leaves(panel, method, evidence):
             errors = evidence.results[panel.key[0]].path(panel.key, method.key)[1]
             values.append(errors if bands else np.median(errors, axis=0, keepdims=True))
     low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
-    start = float(np.median(evidence.results[panel.key[0]].path(panel.key, "rgd")[1][:, 0]))
-    axes.set_ylim(max(low, 1e-9) / 1.15, min(high, 30.0 * start) * 1.15)
+    axes.set_ylim(max(low, 1e-9) / 1.15, high * 1.15)
     if high / low < 30.0:
         ticker = import_optional("matplotlib.ticker", "reproduce")
         axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
@@ -225,15 +226,21 @@ def _draw_scaling(figure: Figure, evidence: Evidence) -> Any:
     ticker = import_optional("matplotlib.ticker", "reproduce")
     columns = min(2, len(figure.panels))
     rows = math.ceil(len(figure.panels) / columns)
-    picture = _figure(5.4 * columns + 3.2, 4.0 * rows + 0.5)
-    grid = picture.subplots(rows, columns, squeeze=False)
+    picture = _figure(5.6 * columns + 3.2, 4.2 * rows + 0.6)
+    blocks = picture.subfigures(rows, columns, squeeze=False, hspace=0.03, wspace=0.03)
     handles: dict[str, tuple[Method, Any]] = {}
-    for axes, panel in zip(grid.ravel(), figure.panels, strict=False):
-        _tidy(axes)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+    for block, panel in zip(blocks.ravel(), figure.panels, strict=False):
+        if any(_leaves(panel, method, evidence) for method in panel.methods):
+            upper, lower = block.subplots(2, 1, sharex=True, height_ratios=[1.0, 2.6])
+            _break(upper, lower)
+        else:
+            upper = lower = block.subplots()
+            lower.set_yscale("log")
+            _tidy(lower)
+        lower.set_xscale("log")
         x = np.array([point.x for point in panel.points])
         for place, method in enumerate(panel.methods):
+            axes = upper if _leaves(panel, method, evidence) else lower
             errors = np.array([evidence.final(panel, method.key, value) for value in x])
             # A little apart, so that the bars of the seeds do not hide each other.
             shifted = x * (1.0 + 0.008 * (place - len(panel.methods) / 2))
@@ -241,18 +248,17 @@ def _draw_scaling(figure: Figure, evidence: Evidence) -> Any:
             middle = np.median(errors, axis=1)
             (line,) = axes.plot(shifted, middle, **style)
             axes.vlines(shifted, errors.min(axis=1), errors.max(axis=1), color=style["color"], linewidth=1.0, alpha=0.6)
-            handles.setdefault(method.key, (method, line))
+            handles.setdefault(method.label, (method, line))
             _draw_bound(axes, panel, method, x, middle)
-        axes.set_xticks(x)
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.xaxis.set_minor_locator(ticker.NullLocator())
-        axes.set_xlabel("rows n" if panel.x == "n" else "columns d")
-        axes.set_ylabel(panel.error, fontsize=9)
-        axes.set_title(f"{panel.key[1:]}  {panel.title}", fontsize=11, loc="left")
-    _finish(picture, figure, handles)
-    picture.suptitle(
-        f"{picture.get_suptitle()}: {_note(figure)}, bars from best to worst", fontsize=13, x=0.01, ha="left"
-    )
+        lower.set_xticks(x)
+        lower.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        lower.xaxis.set_minor_locator(ticker.NullLocator())
+        if panel.x == "n":
+            lower.tick_params(axis="x", labelsize=9)
+        lower.set_xlabel("rows n" if panel.x == "n" else "columns d")
+        block.supylabel(panel.error, fontsize=10)
+        upper.set_title(f"{panel.key[1:]}  {panel.title}", fontsize=11, loc="left")
+    _finish(picture, figure, handles, _note(figure) + ", bars from best to worst")
     return picture
 
 
@@ -263,16 +269,10 @@ def _draw_bound(axes: Any, panel: Panel, method: Method, x: Array, middle: Array
             slope = bound_slope(rate, panel)
             level = middle[0] * (x / x[0]) ** slope
             axes.plot(x, level, color=_style(panel, method)["color"], linestyle=(0, (3, 2)), linewidth=1.0)
-            text = f"bound {slope:+.2f}"
-            axes.annotate(
-                text,
-                (x[-1], level[-1]),
-                xytext=(-4, 5),
-                textcoords="offset points",
-                fontsize=8,
-                ha="right",
-                color=_style(panel, method)["color"],
-            )
+            place = {"xytext": (8, 0), "textcoords": "offset points", "ha": "left", "va": "center"}
+            words = f"bound\n{slope:+.2f}"
+            axes.annotate(words, (x[-1], level[-1]), fontsize=8, color=_style(panel, method)["color"], **place)
+            axes.set_xlim(right=x[-1] * (x[-1] / x[0]) ** 0.14)
 
 
 def _draw_choices(figure: Figure, evidence: Evidence) -> Any:
@@ -292,14 +292,11 @@ def _draw_choices(figure: Figure, evidence: Evidence) -> Any:
                 row = -point.x - shift
                 (mark,) = axes.plot([np.median(errors)], [row], **style)
                 axes.hlines(row, errors.min(), errors.max(), color=style["color"], linewidth=1.2)
-                handles.setdefault(method.key, (method, mark))
+                handles.setdefault(method.label, (method, mark))
         axes.set_yticks([-point.x for point in panel.points], [point.label for point in panel.points], fontsize=8.5)
         for point in panel.points[1:]:
             axes.axhline(0.5 - point.x, color="#d0d0d0", linewidth=0.7)
         axes.set_xlabel(panel.error, fontsize=9)
         axes.set_title(f"{panel.key[1:]}  {panel.title}", fontsize=11, loc="left")
-    _finish(picture, figure, handles)
-    picture.suptitle(
-        f"{picture.get_suptitle()}: {_note(figure)}, bars from best to worst", fontsize=13, x=0.01, ha="left"
-    )
+    _finish(picture, figure, handles, _note(figure) + ", bars from best to worst")
     return picture

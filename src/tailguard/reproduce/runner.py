@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from tailguard.reproduce.cells import adult_table, compute
 from tailguard.reproduce.specs import Cell, Figure
@@ -68,12 +71,34 @@ def run(
     cells = missing_cells(figures, store)
     workers = min(usable_cores() if workers is None else workers, max(1, len(cells)))
     if workers == 1:
-        for cell in cells:
-            _work(store, cell, data)
-            progress(cell.cost)
+        with threadpool_limits(1):
+            for cell in cells:
+                _work(store, cell, data)
+                progress(cell.cost)
     else:
-        _run_in_processes(cells, store, data, workers, progress)
+        with _single_threads():
+            _run_in_processes(cells, store, data, workers, progress)
     return {figure.key: store.gather(figure) for figure in figures}
+
+
+@contextmanager
+def _single_threads() -> Iterator[None]:
+    """Start processes with one thread for linear algebra: as many workers as cores would otherwise wait for each other.
+
+    The variables are read when a library is loaded, which may be long after a process has started; limits set by a
+    call would miss those.
+    """
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "BLIS_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def usable_cores() -> int:
@@ -103,17 +128,12 @@ def _run_in_processes(cells: list[Cell], store: Store, data: Path | None, worker
 
 
 def _start_worker() -> None:
-    """One thread for linear algebra, as many workers as cores; and no worker outlives its parent."""
-    import signal
-
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the pool
-    threadpool_limits(1)
+    """Leave interrupts to the parent, and do not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> Any:
+def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

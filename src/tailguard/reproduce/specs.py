@@ -143,12 +143,12 @@ class Cell:
         size = source.n * source.d / 1e6
         evaluated = (steps if self.trace else 1.0) * source.test / 1e6 * (source.model == "logistic")
         if self.algorithm == "algorithm3":
-            return 0.05 + 0.009 * size * steps + 0.015 * evaluated
+            return 0.03 + 0.011 * size * steps + 0.012 * evaluated
         if self.algorithm == "default":
-            return 0.1 + size * source.d * 0.03
+            return 0.05 + 0.2 * size
         if "batch_size" in parameters:
-            return 0.3 + 0.001 * steps + 0.015 * evaluated
-        return 0.05 + 0.003 * size * steps + 0.015 * evaluated
+            return 0.2 + 0.012 * evaluated
+        return 0.03 + 0.0015 * size * steps + 0.012 * evaluated
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ class Size:
         return replace(self, seeds=seeds, wide_seeds=seeds, rate_seeds=seeds, choice_seeds=seeds)
 
 
-FULL = Size(seeds=20, wide_seeds=10, rate_seeds=10, choice_seeds=10)
+FULL = Size(seeds=20, wide_seeds=20, rate_seeds=20, choice_seeds=20)
 QUICK = Size(seeds=3, wide_seeds=2, rate_seeds=2, choice_seeds=2, test=50_000)
 TINY = Size(
     seeds=2,
@@ -533,7 +533,7 @@ def _theorem_methods(source: Source, epsilon: float) -> tuple[Method, ...]:
             Method(
                 "theorem5-printed", "Algorithm 3, as printed, NOT PRIVATE", "algorithm3", "paper", private=False
             ).with_parameters(setting="printed", **trimmed),
-            Method("theorem7", "Algorithm 4 (theorem 7)", "algorithm4", "paper").with_parameters(
+            Method("theorem7", "Algorithm 4 (theorems 7 and 8)", "algorithm4", "paper").with_parameters(
                 setting="paper", steps=steps, step_size=step, **smoothed
             ),
             Method("theorem7-improved", "Algorithm 4 improved, same v and T", "algorithm4", "ours").with_parameters(
@@ -543,7 +543,7 @@ def _theorem_methods(source: Source, epsilon: float) -> tuple[Method, ...]:
         )
     steps, step = theorem_steps(8, n, d, epsilon), 4.0
     return (
-        Method("theorem8", "Algorithm 4 (theorem 8)", "algorithm4", "paper").with_parameters(
+        Method("theorem8", "Algorithm 4 (theorems 7 and 8)", "algorithm4", "paper").with_parameters(
             setting="paper", steps=steps, step_size=step, **smoothed
         ),
         Method("theorem8-improved", "Algorithm 4 improved, same v and T", "algorithm4", "ours").with_parameters(
