@@ -391,6 +391,18 @@ def test_a_state_is_not_continued_by_another_plan(change):
         fit(arguments | change, resume=state)
 
 
+# DEFECT: the fingerprint of a plan contains the address of a function, so such a run can only be resumed by the process
+# that began it. The price does not depend on the step size.
+@pytest.mark.xfail(reason="a step size that is a function cannot be resumed after a restart")
+def test_a_run_with_its_own_step_size_can_be_resumed_after_a_restart():
+    X, y = table()
+    run = {"epsilon": 1.0, "clip": 2.0, "steps": STEPS, "random_state": 0}
+    whole = clipped_gd(L.Squared(), X, y, **run, step_size=lambda t: 0.1 / t)
+    first = clipped_gd(L.Squared(), X, y, **run, step_size=lambda t: 0.1 / t, callback=lambda state: state.step == 2)
+    rest = clipped_gd(L.Squared(), X, y, **run, step_size=lambda t: 0.1 / t, resume=first.state)
+    np.testing.assert_array_equal(rest.w, whole.w)
+
+
 @pytest.mark.parametrize("step", [-1, STEPS + 1])
 def test_a_state_of_a_step_that_the_plan_does_not_have_is_refused(step):
     """A state of step -1 would buy one release more than is paid for."""

@@ -89,13 +89,44 @@ def test_wrong_promises_are_refused(name, argument, value, shown):
         "minimize",
         *(
             defect(name, why="epsilon=None ends in an AssertionError")
-            for name in PRIVATE
-            if name not in ("minimize", "algorithm2")
+            for name in ("algorithm4", "clipped_gd", "algorithm3", "algorithm1")
         ),
+        *(name for name in MEANS if name != "algorithm2"),
     ],
 )
 def test_no_promise_at_all_is_refused_by_name(name):
     check(partial(PRIVATE[name], epsilon=None), "epsilon", "None")
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize(
+    "epsilon",
+    [
+        1e-12,
+        100.0,
+        defect(1e-300, why="accepted as above 0, then a ZeroDivisionError in the calibration"),
+    ],
+)
+def test_an_extreme_promise_is_kept_or_refused_by_name(name, epsilon):
+    try:
+        result = PRIVATE[name](epsilon=epsilon)
+    except ValueError as error:
+        assert "epsilon" in str(error)
+    else:
+        assert result.privacy.epsilon <= epsilon
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name not in ("algorithm3", "algorithm2", "private_mean, trimmed")
+        else defect(name, why="the message speaks of rho, which was not given")
+        for name in PRIVATE
+    ],
+)
+def test_a_promise_of_nothing_is_kept_or_refused_by_name(name):
+    test_an_extreme_promise_is_kept_or_refused_by_name(name, 1e9)
 
 
 def test_a_budget_brings_its_own_delta():

@@ -120,7 +120,8 @@ class _PrivateLinearModel(BaseEstimator):
         loss, target = self._loss_and_target(labels)
         model = self._fit_auto(loss, rows, target) if self.method == "auto" else self._fit_method(loss, rows, target)
         self.coef_, self.intercept_, self.privacy_ = model.coef, model.intercept, model.privacy
-        self.lower_, self.upper_, self._ceiling = model.lower, model.upper, model.ceiling
+        self.lower_, self.upper_, self._missing = model.lower, model.upper, model.missing
+        self._floor, self._ceiling = model.limits
         return self
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
@@ -181,23 +182,31 @@ class _PrivateLinearModel(BaseEstimator):
         )
 
     def _predictor(self, X: ArrayLike) -> Array:
-        """Linear predictor of the truncated features, (n,) or (n, classes); missing values count as 0."""
+        """Linear predictor of the truncated features, (n,) or (n, classes); a missing value counts as in the fit."""
         check_is_fitted(self)
-        rows = np.clip(np.nan_to_num(self._rows(X, reset=False), nan=0.0), self.lower_, self.upper_)
+        rows = self._rows(X, reset=False)
+        rows = np.clip(np.where(np.isnan(rows), self._missing, rows), self.lower_, self.upper_)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(np.nan_to_num(rows @ self.coef_.T + self.intercept_))
+            z = np.nan_to_num(rows @ self.coef_.T + self.intercept_)
+        return np.asarray(np.clip(z, self._floor, self._ceiling))
 
     def _rows(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
         """Check the shape and type of X, not its values; sparse matrices become dense."""
-        checked: Any = validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse=True,
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
-        )
+        try:
+            checked: Any = validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse=True,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+                ensure_min_samples=2 if reset else 1,
+            )
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            # The original message repeats a value of the data.
+            raise ValueError("X holds values that are not numbers: encode such columns first.") from None
         return checked.toarray() if hasattr(checked, "toarray") else checked
 
     def _repr_html_(self) -> str:
@@ -236,9 +245,13 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         return tags
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
-        if y.dtype.kind not in "fiubO":
-            raise TypeError(f"y has dtype {y.dtype}: give real numbers.")
-        return self._loss(), np.asarray(y, dtype=np.float64)
+        try:
+            if y.dtype.kind in "fiubO":
+                with np.errstate(all="ignore"):
+                    return self._loss(), np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):  # whose message would repeat a value of the data
+            pass
+        raise ValueError(f"y has dtype {y.dtype} and holds values that are not numbers: give real numbers.")
 
     def _loss(self) -> Loss:
         raise NotImplementedError
@@ -385,7 +398,7 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         ndarray of shape (n,)
             Positive numbers.
         """
-        return np.exp(np.minimum(self._predictor(X), min(self._ceiling, 700.0)))
+        return np.exp(np.minimum(self._predictor(X), 700.0))
 
 
 class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
@@ -470,9 +483,9 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
                 f"classes holds {len(self.classes_)} class: give at least two labels "
                 "(a classifier cannot be fitted to one class)."
             )
-        index = np.searchsorted(self.classes_, y)
-        known = self.classes_[np.minimum(index, len(self.classes_) - 1)] == y
-        label = np.where(known, index, np.nan)
+        # By equality, one label at a time: a label of another type is foreign and must not raise.
+        place = {value: index for index, value in enumerate(self.classes_.tolist())}
+        label = np.array([place.get(value, np.nan) for value in y.tolist()], dtype=np.float64)
         if len(self.classes_) > 2:
             return Multinomial(len(self.classes_)), label
         return Logistic(), 2.0 * label - 1.0

@@ -342,7 +342,7 @@ def test_every_query_of_a_fit_keeps_its_sensitivity(checked, name, intercept):
     for k, Twin.row in enumerate(EXTREME):
         for kind in ("normal", "shifted", "lognormal", "binary", "awkward"):
             X, y = table(kind, 120, 3, k)
-            options = DefaultOptions(20.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
+            options = DefaultOptions(60.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
             fit_default(loss, X, target(y), options)
     if intercept:
         assert NAMES.get(name, set()) <= Checked.seen

@@ -62,13 +62,14 @@ class LinearModel:
     lower: Array
     upper: Array
     privacy: PrivacyReport
-    ceiling: float = math.inf  # of the predictor, for losses with an exponential
+    missing: Array  # what stands for a missing value: the released means
+    limits: tuple[float, float] = (-math.inf, math.inf)  # of the predictor, for losses with an exponential
 
     @staticmethod
     def plain(coef: Array, intercept: Any, privacy: PrivacyReport) -> LinearModel:
         """A model whose features are not truncated."""
         infinite = np.full(coef.shape[-1], np.inf)
-        return LinearModel(coef, intercept, -infinite, infinite, privacy)
+        return LinearModel(coef, intercept, -infinite, infinite, privacy, np.zeros(coef.shape[-1]))
 
 
 def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) -> LinearModel:
@@ -89,7 +90,8 @@ def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) 
     alpha = within("alpha", options.alpha, 0.0, 1e100)
     engine = InMemory(X, y, options.threads)
     budget, delta = promise(options.epsilon, options.delta, engine.n, options.allow_large_delta)
-    assert budget is not None
+    if budget is None:
+        raise ValueError("epsilon=None is not accepted: give a positive number, for example epsilon=1.0.")
     noise = noise_source(options.random_state)
     account = Account(budget, max_samples=_draws(engine.columns + 1, loss.outputs))
     queries = Queries(engine, account, noise)
@@ -111,12 +113,18 @@ def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) 
         delta,
         noise=noise,
         method="default",
-        parameters={"loss": type(loss).__name__, "alpha": alpha, "fit_intercept": options.fit_intercept},
+        parameters={
+            "loss": type(loss).__name__,
+            "alpha": alpha,
+            "fit_intercept": options.fit_intercept,
+            "model": line.note,
+        },
         n=engine.n,
         relation="replace-one",
         budget=budget,
     )
-    return LinearModel(coef, intercept, line.columns.lower, line.columns.upper, report, line.ceiling)
+    columns = line.columns
+    return LinearModel(coef, intercept, columns.lower, columns.upper, report, columns.mean, line.limits)
 
 
 def default_mean(table: MeanTable, noise: NoiseSource) -> MeanResult:

@@ -69,9 +69,13 @@ class Line:
     columns: Columns
     shift: Array
     slopes: Array
-    level: float
+    level: Any  # one for every output
     correlation: Array
-    ceiling: float = math.inf  # of the predictor
+    limits: tuple[float, float] = (-math.inf, math.inf)  # of the predictor
+    note: str = "level and slopes"
+
+
+LEVEL_ONLY = "level only: too few rows for so many columns at this epsilon"
 
 
 @dataclass
@@ -112,7 +116,8 @@ def fit_line(queries: Queries, target: str, intercept: bool) -> Line:
         columns, y_shares = Columns.unknown(d), (0.3, 0.1)
     y_column = locate(queries, lambda X, y: y[:, None], 1, *y_shares, centred=intercept)
     if not y_column.seen[0] or not (with_slopes or intercept):
-        return Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d))
+        note = "zero: no scale of the target in sight at this epsilon" if with_slopes or intercept else LEVEL_ONLY
+        return Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=note)
     fit = _Fit(queries, y_column, target, intercept, ratio)
     if with_slopes:
         fit.take_steps(columns)
@@ -335,4 +340,5 @@ class _Fit:
         level = 0.0
         if self.intercept:
             level = min(self.y_range[1], max(self.y_range[0], self.y_mean + self.y_scale * self.constant))
-        return Line(columns, shift, self.multiplier * self.slopes * self.y_scale, level, correlation)
+        note = LEVEL_ONLY if self.design is None else "level and slopes"
+        return Line(columns, shift, self.multiplier * self.slopes * self.y_scale, level, correlation, note=note)

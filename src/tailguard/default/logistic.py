@@ -11,7 +11,7 @@ More classes: the multinomial score ``w (softmax(z) - onehot(y)) a'``, of norm a
 =================  =====================================  ==========================  =========================
 query              one row                                L2 sensitivity of the sum   share
 =================  =====================================  ==========================  =========================
-prevalence         1{y = class}                           1 (two classes) or sqrt(2)  at most .03
+prevalence         1{y = class}                           1, or 2 sqrt(1 - 1/K)       at most .03
 steps              score                                  2 R, or 2 sqrt(2) R         what is left
 instrument         (u, u^2), abs(u) <= 1                  sqrt(5)                     .01
 recalibration      (s, s u), abs(s) <= 1                  2 sqrt(2)                   at most .03, twice
@@ -29,7 +29,7 @@ from scipy.special import softmax
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink
 from tailguard.default.columns import Columns
-from tailguard.default.linear import INFLATION, Line, locate_features, noise_to_signal
+from tailguard.default.linear import INFLATION, LEVEL_ONLY, Line, locate_features, noise_to_signal
 from tailguard.default.whitening import Curvature, Design, curvature, decorrelate
 from tailguard.means.queries import Queries
 
@@ -38,6 +38,7 @@ Array = NDArray[np.float64]
 TOO_NOISY, QUIET = 0.12, 0.03  # noise-to-signal ratios from which only the level is fitted; with which steps are many
 STEPS = (10, 5)
 LIMIT = 6.0
+LIMITS = (-12.0, 12.0)  # of fitted log-odds: a truncated feature can still be far out
 LEVEL = (0.004, 0.03)  # noise worth paying for in the level, and the most to pay
 F_INSTRUMENT = 0.01
 
@@ -73,7 +74,7 @@ def fit_log_odds(queries: Queries, intercept: bool) -> tuple[Line, float]:
         level = level if intercept else 0.0
     smaller = smaller if intercept else 0.5
     if not with_slopes:
-        return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), level, np.eye(d)), 0.25
+        return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), level, np.eye(d), LIMITS, LEVEL_ONLY), 0.25
     columns = locate_features(queries, intercept)
     design = decorrelate(queries, columns, intercept)
     bent = curvature(queries, design)
@@ -87,12 +88,13 @@ def fit_log_odds(queries: Queries, intercept: bool) -> tuple[Line, float]:
     if intercept and np.any(slopes):
         level = float(theta[0])
     slopes, level = _recalibrate(queries, design, slopes, level, level_share, intercept)
-    return Line(columns, design.shift, slopes, level, design.correlation), max(0.02, 0.25 * slope / 0.5)
+    line = Line(columns, design.shift, slopes, level, design.correlation, LIMITS)
+    return line, max(0.02, 0.25 * slope / 0.5)
 
 
 def _prevalence(queries: Queries, share: float) -> tuple[float, float]:
     """Log-odds of the constant model, drawn to 1/2 as much as its noise asks for, and the smaller probability."""
-    positive, sd = queries.mean("prevalence", lambda X, y: ((y > 0) - 0.5)[:, None], 1, 0.5, share)
+    positive, sd = queries.mean("prevalence", lambda X, y: np.sign(np.nan_to_num(y))[:, None] / 2.0, 1, 0.5, share)
     probability = 0.5 + float(positive[0]) * 0.01 / (0.01 + sd**2)
     edge = min(0.5, max(sd / 2.0, 1.0 / queries.n))
     probability = min(max(probability, edge), 1.0 - edge)
@@ -169,8 +171,8 @@ def _recalibrate(
 def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Line, float]:
     """Fit one predictor per class; also the curvature of the loss, for penalties."""
     d = queries.engine.columns
-    # sqrt(classes) more coordinates, and a curvature that falls like their number.
-    ratio = noise_to_signal(queries, d + 1) * classes
+    # More coordinates, and a curvature of about 1/(2 classes) where the bounded score of two classes has 1/2.
+    ratio = noise_to_signal(queries, d + 1) * 2.0 * classes
     with_slopes = ratio <= TOO_NOISY
     share = queries.share_for(math.sqrt(2.0), *LEVEL) if with_slopes else 1.0
 
@@ -183,7 +185,8 @@ def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Li
     levels = np.log(prevalence / prevalence.sum())
     levels = levels - levels.mean() if intercept else np.zeros(classes)
     if not with_slopes:
-        return Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d)), 0.25  # type: ignore[arg-type]
+        line = Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d), LIMITS, LEVEL_ONLY)
+        return line, 0.25
     columns = locate_features(queries, intercept)
     design = decorrelate(queries, columns, intercept)
     bent = curvature(queries, design)
@@ -223,4 +226,4 @@ def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Li
         noise = INFLATION * average.variance * scale * bent.inverse @ bent.inverse
         noise = noise + math.sqrt(scale) * bent.inverse / queries.n
         slopes[k], _ = shrink(W @ theta[k, 1:], W @ noise[1:, 1:] @ W.T, design.correlation)
-    return Line(columns, design.shift, slopes, theta[:, 0], design.correlation), 0.2  # type: ignore[arg-type]
+    return Line(columns, design.shift, slopes, theta[:, 0], design.correlation, LIMITS), 0.2

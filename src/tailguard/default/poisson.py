@@ -27,6 +27,7 @@ from tailguard.default.columns import Columns, locate
 from tailguard.default.linear import (
     F_CLIP,
     INFLATION,
+    LEVEL_ONLY,
     TAIL,
     TOO_NOISY,
     Line,
@@ -59,7 +60,8 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
     top = float(y_column.upper[0]) / mean
     unknown = Columns.unknown(d)
     if not y_column.seen[0] or not with_slopes:
-        return Line(unknown, np.zeros(d), np.zeros(d), start if intercept else 0.0, np.eye(d)), mean
+        level = start if intercept else 0.0
+        return Line(unknown, np.zeros(d), np.zeros(d), level, np.eye(d), note=LEVEL_ONLY), mean
 
     def counts(y: NDArray[Any]) -> Array:
         return np.clip(np.asarray(y, np.float64) / mean, 0.0, top)
@@ -104,17 +106,21 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
     noise = INFLATION * average.variance * bent.inverse @ bent.inverse + bound**2 * bent.inverse / queries.n
     slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.correlation)
     if not intercept:
-        return Line(columns, design.shift, slopes, 0.0, design.correlation, start + LARGEST), mean
+        return Line(columns, design.shift, slopes, 0.0, design.correlation, (-math.inf, start + LARGEST)), mean
     constant = float(theta[0])
     cap = min(top, 8.0 * bound)
 
     def levels(X: Any, y: Any) -> Array:
         line = (columns.standardise(X) - design.shift) @ slopes
         model = np.exp(np.clip(constant + line, -20.0, LARGEST))
-        return np.column_stack([np.nan_to_num(np.minimum(counts(y), cap)), np.minimum(model, cap)]) - cap / 2.0
+        model = np.minimum(model, cap)
+        target = np.minimum(counts(y), cap)
+        return np.column_stack([np.where(np.isnan(target), model, target), model]) - cap / 2.0
 
     found, sd = queries.mean("level", levels, 2, cap / math.sqrt(2.0), LEVEL_SHARE)
     target, model = np.maximum(found + cap / 2.0, max(2.0 * sd, 1e-3))
     change = math.log(target / model)
     change *= max(0.0, 1.0 - 2.0 * (sd / min(target, model)) ** 2 / max(change**2, 1e-300))
-    return Line(columns, design.shift, slopes, start + constant + change, design.correlation, start + LARGEST), mean
+    return Line(
+        columns, design.shift, slopes, start + constant + change, design.correlation, (-math.inf, start + LARGEST)
+    ), mean

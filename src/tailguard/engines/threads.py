@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 from tailguard._checks import count
 
@@ -41,9 +44,16 @@ def parallel_map(function: Callable[[Task], Answer], tasks: Iterable[Task], thre
         _pool = ThreadPoolExecutor(max_workers=max(32, threads), thread_name_prefix="tailguard")
     # No more than `threads` tasks are given to the pool at a time: each runs its share of the list.
     shares = [tasks[k::threads] for k in range(min(threads, len(tasks)))]
-    done = [_pool.submit(lambda share: [function(task) for task in share], share) for share in shares]
-    answers: list[list[Answer]] = [future.result() for future in done]
+    # Matrix products inside a task must not start threads of their own.
+    with _blas().limit(limits=1, user_api="blas"):
+        done = [_pool.submit(lambda share: [function(task) for task in share], share) for share in shares]
+        answers: list[list[Answer]] = [future.result() for future in done]
     return [answers[k % len(shares)][k // len(shares)] for k in range(len(tasks))]
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _forget_pool() -> None:

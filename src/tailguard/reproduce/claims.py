@@ -358,7 +358,7 @@ def _printed_privacy() -> Claim:
     rho, delta = epsilon**2 / 2.0, 1e-5
     allowed = math.exp(rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta))) * chances[1] + delta
     text = (
-        f"P(|output| ≤ {level:g}) is {chances[0]:.3f} for 1000 zeros and {chances[1]:.1e} with one row replaced by 10⁹; "
+        f"P(|output| ≤ {level:g}) is {chances[0]:.3f} for 1000 zeros and {chances[1]:.1e} with one replaced by 10⁹; "
         f"the promise at ε = {epsilon:g} allows {allowed:.1e} (computed exactly)"
     )
     claim = "Theorem 4: Algorithm 3 as printed is differentially private"

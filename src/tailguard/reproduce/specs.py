@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 Model = Literal["ridge", "logistic"]
 Scalar = float | int | str | bool
+MODELS: tuple[Model, Model] = ("ridge", "logistic")
 
 # Raised when the same cell would give other numbers, so that results of older code are not taken for new ones.
 SCHEMA = 1
@@ -415,20 +416,20 @@ def _our_methods(source: Source) -> tuple[Method, ...]:
     )
 
 
+def _grid(*values: Any) -> tuple[tuple[Model, Any], ...]:
+    """Both models with every value."""
+    return tuple((model, value) for model in MODELS for value in values)
+
+
 def _against_iteration(key: str, size: Size) -> Figure:
     adult = key == "2"
     panels = []
-    for letter, model, epsilon in (
-        ("a", "ridge", 1.0),
-        ("b", "ridge", 0.5),
-        ("c", "logistic", 1.0),
-        ("d", "logistic", 0.5),
-    ):
+    for letter, (model, epsilon) in zip("abcd", _grid(1.0, 0.5), strict=True):
         if adult:
-            source = Source(model, "adult", n=size.adult, d=15, test=size.adult_test)  # type: ignore[arg-type]
+            source = Source(model, "adult", n=size.adult, d=15, test=size.adult_test)
             error = ADULT_ERROR[model]
         else:
-            source = Source(model, n=size.n, test=size.test)  # type: ignore[arg-type]
+            source = Source(model, n=size.n, test=size.test)
             error = RIDGE_ERROR if model == "ridge" else LOGISTIC_ERROR
         methods = _paper_methods(size.steps, size.batch, size.kappas) + _our_methods(source)
         panels.append(
@@ -445,8 +446,8 @@ def _against_iteration(key: str, size: Size) -> Figure:
     else:
         title = f"Synthetic data, n = {size.n:,}, d = 10"
         caption = (
-            "Excess population risk against iteration; a and b ridge regression with log-normal noise, c and d logistic "
-            "regression with log-logistic noise."
+            "Excess population risk against iteration; a and b ridge regression with log-normal noise, c and d "
+            "logistic regression with log-logistic noise."
         )
     return Figure(key, title, caption, tuple(panels), size.seeds)
 
@@ -454,16 +455,11 @@ def _against_iteration(key: str, size: Size) -> Figure:
 def _scaling(key: str, size: Size) -> Figure:
     """Figures 3 (against d) and 4 (against n)."""
     panels = []
-    for letter, model, epsilon in (
-        ("a", "ridge", 0.5),
-        ("b", "ridge", 0.1),
-        ("c", "logistic", 0.5),
-        ("d", "logistic", 0.1),
-    ):
+    for letter, (model, epsilon) in zip("abcd", _grid(0.5, 0.1), strict=True):
         points = []
         for x in size.dimensions if key == "3" else size.rows:
             n, d = (size.n, x) if key == "3" else (x, size.widest)
-            source = Source(model, n=n, d=d, test=size.test)  # type: ignore[arg-type]
+            source = Source(model, n=n, d=d, test=size.test)
             stochastic = _stochastic(size.steps, size.batch)
             methods = (*stochastic, _smoothed(size.steps)[1], *_our_methods(source))
             points.append(Point(float(x), source, methods))
@@ -498,23 +494,19 @@ def _rates(size: Size) -> Figure:
     """Every theorem with the step and the T it asks for, at epsilon = 1."""
     panels = []
     epsilon = 1.0
-    for letter, model, axis in (
-        ("a", "ridge", "n"),
-        ("b", "ridge", "d"),
-        ("c", "logistic", "n"),
-        ("d", "logistic", "d"),
-    ):
+    for letter, (model, axis) in zip("abcd", _grid("n", "d"), strict=True):
         points = []
         for x in size.rows if axis == "n" else size.dimensions:
             n, d = (x, size.dimensions[0]) if axis == "n" else (size.n, x)
-            source = Source(model, n=n, d=d, test=size.test)  # type: ignore[arg-type]
+            source = Source(model, n=n, d=d, test=size.test)
             points.append(Point(float(x), source, _theorem_methods(source, epsilon)))
         error = RIDGE_ERROR if model == "ridge" else LOGISTIC_ERROR
         fixed = f"d = {size.dimensions[0]}" if axis == "n" else f"n = {size.n:,}"
-        panels.append(Panel(f"5{letter}", f"{model}, ε = {epsilon:g}, {fixed}", epsilon, tuple(points), axis, error))  # type: ignore[arg-type]
+        panels.append(Panel(f"5{letter}", f"{model}, ε = {epsilon:g}, {fixed}", epsilon, tuple(points), axis, error))
     caption = (
         "Not in the paper: each algorithm with the step and the number of steps of its theorem; a and b ridge "
-        "(theorems 5 and 7), c and d logistic (theorem 8). Dashed: the slope of the bound, its printed logarithms included."
+        "(theorems 5 and 7), c and d logistic (theorem 8). Dashed: the slope of the bound, its printed logarithms "
+        "included."
     )
     return Figure("5", "Rates of theorems 5, 7 and 8", caption, tuple(panels), size.rate_seeds)
 
@@ -557,16 +549,16 @@ def _choices(size: Size) -> Figure:
     """What the paper does not say: one alternative to each choice, everything else as in figures 1 and 2."""
     panels = []
     epsilon = 1.0
-    for letter, model in (("a", "ridge"), ("b", "logistic")):
-        base = Source(model, n=size.n, test=size.test)  # type: ignore[arg-type]
+    for letter, model in zip("ab", MODELS, strict=True):
+        base = Source(model, n=size.n, test=size.test)
         variants: list[tuple[str, Source, dict[str, Scalar]]] = [
-            (f"as chosen: T = {size.steps}, x normal,\n|w*| = 1, no penalty, W = R^d", base, {}),
+            (f"as chosen: T = {size.steps}, x normal,\n|w*| = 1, no penalty, no W", base, {}),
             (f"T = {size.steps // 2}", base, {"steps": size.steps // 2}),
             (f"T = {size.steps * 2}", base, {"steps": size.steps * 2}),
             ("x Student t, 3 d.f.", replace(base, features="t3"), {}),
             ("|w*| = √10", replace(base, length=math.sqrt(10.0)), {}),
             ("penalty α = 0.01", base, {"alpha": 0.01}),
-            ("W: ball of radius 2", base, {"radius": 2.0}),
+            ("W a ball of radius 2", base, {"radius": 2.0}),
         ]
         error = RIDGE_ERROR if model == "ridge" else LOGISTIC_ERROR
         panels.append(
