@@ -350,9 +350,6 @@ def test_too_few_blocks_for_the_center_are_refused_with_what_would_do():
     assert f"d={error.value.largest_d}" in message or "no d works" in message
 
 
-# DEFECT: without blocks= the default number is more than the rows there are, and the refusal speaks of an argument that
-# was not given, not of the smallest n and the largest d (issue 3, item 3).
-@pytest.mark.xfail(reason="the refusal of the centre with too few rows does not say the smallest n and largest d")
 def test_too_few_rows_for_the_center_are_refused_with_the_smallest_n():
     with pytest.raises(TooFewBlocksError, match="n >= "):
         algorithm1(SQUARED, X, Y, epsilon=1.0, constraint=L2Ball(5.0), aggregator="center")

@@ -391,9 +391,6 @@ def test_a_state_is_not_continued_by_another_plan(change):
         fit(arguments | change, resume=state)
 
 
-# DEFECT: the fingerprint of a plan contains the address of a function, so such a run can only be resumed by the process
-# that began it. The price does not depend on the step size.
-@pytest.mark.xfail(reason="a step size that is a function cannot be resumed after a restart")
 def test_a_run_with_its_own_step_size_can_be_resumed_after_a_restart():
     X, y = table()
     run = {"epsilon": 1.0, "clip": 2.0, "steps": STEPS, "random_state": 0}

@@ -84,9 +84,7 @@ def test_kernels_import_nothing_of_the_package(path):
     "heavy",
     [
         ("matplotlib", "opendp", "dp_accounting", "polars", "dask", "torch", "typer", "rich"),
-        # DEFECT: tailguard/__init__.py imports linear_model, it imports sklearn, and sklearn.utils.fixes imports pandas
-        # where that is installed. A module-level __getattr__ for the estimators would load them when they are used.
-        pytest.param(("pandas", "pyarrow"), marks=pytest.mark.xfail(reason="scikit-learn brings pandas with it")),
+        ("pandas", "pyarrow", "sklearn"),
     ],
     ids=["all others", "pandas"],
 )

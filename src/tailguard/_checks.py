@@ -100,7 +100,7 @@ def instance_of(name: str, value: Any, kind: type, example: str) -> Any:
 
 def data_matrix(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return a (n, d) float32 or float64 array without copying one that already is; other numbers become float64."""
-    array = _numeric(name, value)
+    array = as_numbers(name, value)
     if array.ndim != 2:
         raise ValueError(
             f"{name} has shape {array.shape}: give two dimensions, rows by columns"
@@ -113,7 +113,7 @@ def data_matrix(name: str, value: ArrayLike) -> NDArray[Any]:
 
 def data_vector(name: str, value: ArrayLike, rows: int) -> NDArray[Any]:
     """Return a (rows,) float32 or float64 array; a single column is flattened."""
-    array = _numeric(name, value)
+    array = as_numbers(name, value)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.shape != (rows,):
@@ -123,8 +123,12 @@ def data_vector(name: str, value: ArrayLike, rows: int) -> NDArray[Any]:
     return array
 
 
-def _numeric(name: str, value: ArrayLike) -> NDArray[Any]:
-    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return a float32 or float64 array of any shape without copying one that already is."""
+    try:
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be a rectangular array of numbers; give rows of equal length") from None
     if array.dtype in (np.float32, np.float64):
         return array
     if array.dtype.kind in "fiub":

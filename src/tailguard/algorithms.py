@@ -43,6 +43,7 @@ from tailguard.privacy import (
     PrivacyReport,
     Relation,
     ZeroConcentrated,
+    default_delta,
     exact_rate,
     noise_source,
 )
@@ -201,7 +202,7 @@ def robust_gd(
     Result
         Its report says that nothing is promised.
     """
-    problem = _Problem.of(loss, X, y, None, None, steps, batch_size, options)
+    problem = _Problem.of(loss, X, y, None, None, steps, batch_size, options, private=False)
     truncation = paper_smoothing(problem.sampler.divisor(problem.n), v, failure, scale, beta)
     facts = {"v": v, "failure": failure, "scale": truncation.scale, "beta": truncation.beta}
     return problem.run("robust_gd", GaussianMean(truncation, 0.0), schedule(step_size), facts)
@@ -327,9 +328,9 @@ def algorithm2(
         With ``value`` and ``privacy``.
     """
     one_of("setting", setting, ("improved", "paper", "printed"))
-    if (rho is None) == (epsilon is None):
-        raise ValueError("give exactly one of epsilon and rho.")
-    table = MeanTable.of(x, Budget(rho=rho) if epsilon is None else epsilon, delta, allow_large_delta, threads)
+    if rho is not None and epsilon is not None:
+        raise ValueError(f"rho={rho!r} is not accepted beside epsilon={epsilon!r}: give one of them.")
+    table = MeanTable.of(x, epsilon if rho is None else Budget(rho=rho), delta, allow_large_delta, threads)
     mean = _trimmed_mean(table.budget, table.n, table.coordinates, a, b, m, setting, spread)
     facts = {"setting": setting, "a": mean.lower, "b": mean.upper, "m": mean.trim, "spread": spread}
     return table.release("algorithm2", mean, FullBatch(), noise_source(random_state), facts)
@@ -347,6 +348,8 @@ def _trimmed_mean(
 ) -> TrimmedMean:
     """Spend an equal share of the budget on each of ``releases`` coordinates."""
     assert budget is not None
+    if budget.rho / releases > 50.0:
+        raise ValueError(f"epsilon is too large for this mechanism ({budget.describe()}): give at most about 80.")
     a = within("a", a, -1e100, 1e100)
     b = within("b", b, a, 1e100, open_low=True, hint="It is the upper end of the range of the mean.")
     m = n // 20 if m is None else count("m", m, least=0)
@@ -445,6 +448,8 @@ def algorithm1(
         event = ApproximateDP(budget.epsilon, budget.delta, label="centre of the blocks")
     if not budget.allows([event]):
         raise OverBudgetError(f"the plan costs more than the budget {budget.describe()}.")
+    if blocks is None and center is not None and n < center.smallest_m:
+        check_blocks(n, center, rows_per_block=1)
     if blocks is None:
         blocks = max(1, min(1000, n // (10 * problem.engine.columns)), center.smallest_m if center else 1)
     blocks = count("blocks", blocks, least=1)
@@ -514,6 +519,7 @@ class _Problem:
         steps: int,
         batch_size: float | None,
         options: RunOptions,
+        private: bool = True,
     ) -> _Problem:
         unknown = sorted(set(options) - set(RunOptions.__annotations__))
         if unknown:
@@ -524,7 +530,12 @@ class _Problem:
         )
         X = data_matrix("X", X)
         y = data_vector("y", y, len(X))
-        budget, delta = promise(epsilon, delta, len(X), options.get("allow_large_delta", False))
+        budget = None
+        if private:
+            budget, delta = promise(epsilon, delta, len(X), options.get("allow_large_delta", False))
+        else:
+            delta = default_delta(len(X))
+        _check_options(options)
         steps = count("steps", steps)
         outputs, start = loss.outputs, options.get("start")
         per_output = X.shape[1] + bool(options.get("fit_intercept", False))
@@ -568,6 +579,17 @@ class _Problem:
             callback=options.get("callback"),
             progress=bool(options.get("progress", False)),
         )
+
+
+def _check_options(options: RunOptions) -> None:
+    """Refuse options of the wrong kind before anything is released."""
+    for name in ("fit_intercept", "progress", "allow_large_delta"):
+        value = options.get(name, False)
+        if not isinstance(value, (bool, np.bool_)):
+            raise TypeError(f"{name} must be True or False; got {value!r}")
+    callback = options.get("callback")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function of the released state, or None; got {callback!r}")
 
 
 def _sampler(batch_size: float | None, n: int, relation: Relation | None) -> Sampler:

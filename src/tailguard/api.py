@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tailguard import algorithms
-from tailguard._checks import one_of, positive
+from tailguard._checks import as_numbers, count, one_of, positive, within
 from tailguard.default import default_mean
 from tailguard.descent import Result
 from tailguard.losses import Loss
@@ -76,20 +76,15 @@ def minimize(
     """
     function = METHODS[one_of("method", method, METHODS)]
     if method == "robust":
-        if epsilon is not None or delta is not None:
-            raise ValueError(
-                f"epsilon={epsilon!r} is not accepted by method='robust', which is not private: leave it out."
-            )
+        for name, value in (("epsilon", epsilon), ("delta", delta)):
+            if value is not None:
+                raise ValueError(
+                    f"{name}={value!r} is not accepted by method='robust', which is not private: leave it out."
+                )
         _check_parameters(method, function, parameters)
         return function(loss, X, y, **parameters)
-    _check_epsilon(epsilon)
     _check_parameters(method, function, parameters)
     return function(loss, X, y, epsilon=epsilon, delta=delta, **parameters)
-
-
-def _check_epsilon(epsilon: float | Budget | None) -> None:
-    if epsilon is None:
-        raise ValueError("epsilon=None is not accepted: give a positive number, for example epsilon=1.0.")
 
 
 def _check_parameters(method: str, function: Callable[..., Result], parameters: dict[str, Any]) -> None:
@@ -107,6 +102,34 @@ def _check_parameters(method: str, function: Callable[..., Result], parameters: 
             raise TypeError(
                 f"method={method!r} needs {item.name}, a public number; see tailguard.algorithms.{function.__name__}."
             )
+
+
+_USED = {
+    "auto": (),
+    "smoothed": ("v", "scale"),
+    "clipped": ("clip",),
+    "clamped": ("clip",),
+    "trimmed": ("bounds", "trim"),
+}
+
+
+def _check_unused(method: str, given: dict[str, Any]) -> None:
+    """Refuse a parameter of another method, which would be ignored."""
+    for name, value in given.items():
+        if value is not None and name not in _USED[method]:
+            takes = ", ".join(_USED[method]) or "no parameter but epsilon"
+            raise TypeError(f"{name}={value!r} is not a parameter of method={method!r}, which takes {takes}.")
+
+
+def _range(name: str, value: Any) -> tuple[float, float]:
+    """Return a pair of increasing numbers."""
+    try:
+        low, high = value
+        if within(name, low, -1e100, 1e100) < within(name, high, -1e100, 1e100):
+            return float(low), float(high)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{name}={value!r} is not accepted by method='trimmed': give (a, b) with a < b, the mean's range.")
 
 
 def private_mean(
@@ -168,17 +191,16 @@ def private_mean(
     >>> tg.private_mean(income, epsilon=1.0).privacy.epsilon <= 1.0
     True
     """
-    _check_epsilon(epsilon)
     one_of("method", method, ("auto", "smoothed", "clipped", "clamped", "trimmed"))
     one_of("relation", relation, ("replace-one", "add-remove"))
+    _check_unused(method, {"v": v, "scale": scale, "clip": clip, "bounds": bounds, "trim": trim})
     if method == "trimmed":
-        if bounds is None or len(bounds) != 2:
-            raise ValueError(
-                f"bounds={bounds!r} is not accepted by method='trimmed': give the range (a, b) of the mean."
-            )
+        a, b = _range("bounds", bounds)
+        n = as_numbers("x", x).shape[:1]
+        if trim is not None and n and 2 * count("trim", trim, least=0) >= n[0]:
+            raise ValueError(f"trim={trim!r} is not accepted with {n[0]} rows: give less than half of them.")
         if relation != "replace-one":
             raise ValueError("relation='add-remove' is not accepted: give 'replace-one', as smooth sensitivity needs.")
-        a, b = bounds
         common: dict[str, Any] = {
             "allow_large_delta": allow_large_delta,
             "random_state": random_state,
@@ -191,7 +213,6 @@ def private_mean(
             raise ValueError("relation='add-remove' is not accepted by method='auto': give 'replace-one'; n is public.")
         return default_mean(table, noise_source(random_state))
     sampler = FullBatch(relation)
-    assert table.budget is not None
     multiplier = sampler.calibrate(table.budget, 1, table.coordinates)
     truncation: Truncation
     if method == "smoothed":

@@ -18,7 +18,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -82,7 +82,7 @@ class Plan:
 
     def digest(self, n: int, shape: tuple[int, ...]) -> str:
         """Fingerprint of the public plan, to match a saved state with the run it belongs to."""
-        text = f"{self!r} {n} {shape}".encode()
+        text = f"{_describe(self)} {n} {shape}".encode()
         return hashlib.sha256(text).hexdigest()[:16]
 
 
@@ -148,6 +148,19 @@ class Result:
     def __repr__(self) -> str:
         intercept = "" if self.intercept is None else f", intercept={self.intercept!r}"
         return f"Result(w={self.w!r}{intercept})\n{self.privacy.guarantee}"
+
+
+def _describe(part: Any) -> str:
+    """What a part of a plan is, the same in another process: functions by name and code, not by address."""
+    if is_dataclass(part) and not isinstance(part, type):
+        inner = ", ".join(f"{item.name}={_describe(getattr(part, item.name))}" for item in fields(part))
+        return f"{type(part).__qualname__}({inner})"
+    code = getattr(part, "__code__", None)
+    if code is not None:
+        body = hashlib.sha256(code.co_code + repr(code.co_names).encode()).hexdigest()[:16]
+        constants = [value for value in code.co_consts if not hasattr(value, "co_code")]
+        return f"{part.__module__}.{part.__qualname__}:{body}:{constants!r}"
+    return repr(part)
 
 
 Callback = Callable[[State], Any]
@@ -272,7 +285,10 @@ def _first_state(plan: Plan, shape: tuple[int, int], start: ArrayLike | None, di
     if start is None:
         w = np.zeros(shape)
     else:
-        w = np.array(start, dtype=np.float64)
+        try:
+            w = np.array(start, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"start must be an array of {shape[0] * shape[1]} numbers; got {start!r}") from None
         if w.size != shape[0] * shape[1] or not np.all(np.isfinite(w)):
             raise ValueError(f"start has shape {w.shape}: give {shape[0] * shape[1]} finite numbers, {shape}.")
         w = w.reshape(shape)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tailguard._checks import data_matrix
+from tailguard._checks import as_numbers, data_matrix, positive, within
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import RowValues, RowVectors
 from tailguard.privacy import (
@@ -59,7 +59,7 @@ class MeanTable:
 
     engine: InMemory
     single: bool
-    budget: Budget | None
+    budget: Budget
     delta: float
 
     @property
@@ -77,8 +77,9 @@ class MeanTable:
         x: ArrayLike, epsilon: float | Budget | None, delta: float | None, allow_large_delta: bool, threads: int | None
     ) -> MeanTable:
         """Check the arguments that all private means share."""
-        single = np.ndim(x) == 1
-        X = data_matrix("x", np.asarray(x)[:, None] if single else x)
+        array = as_numbers("x", x)
+        single = array.ndim == 1
+        X = data_matrix("x", array[:, None] if single else array)
         budget, delta = promise(epsilon, delta, len(X), allow_large_delta)
         return MeanTable(InMemory(X, threads=threads), single, budget, delta)
 
@@ -88,7 +89,7 @@ class MeanTable:
         """Price one release, refuse it over budget, then make it."""
         events = mean.events(sampler, 1, self.coordinates, "mean")
         open_price = any(isinstance(event, NotPrivate) for event in events)
-        if self.budget is not None and not open_price and not self.budget.allows(events, sampler.relation):
+        if not open_price and not self.budget.allows(events, sampler.relation):
             raise OverBudgetError(f"the mean costs more than the budget {self.budget.describe()}: give more noise.")
         value = mean.release(self.engine, RowValues(), sampler, noise)[0]
         return self.result(method, value, events, sampler.relation, noise, facts)
@@ -118,8 +119,10 @@ class MeanTable:
 
 def promise(
     epsilon: float | Budget | None, delta: float | None, n: int, allow_large_delta: bool
-) -> tuple[Budget | None, float]:
+) -> tuple[Budget, float]:
     """Return the budget that the arguments mean and the delta at which it is reported."""
+    if epsilon is None:
+        raise ValueError("epsilon=None is not accepted: give a positive number, for example epsilon=1.0.")
     if isinstance(epsilon, Budget):
         if delta is not None:
             raise ValueError(f"delta={delta!r} is not accepted beside a Budget: put it into the Budget.")
@@ -127,4 +130,4 @@ def promise(
             check_delta(epsilon.delta, n, allow_large_delta)
         return epsilon, default_delta(n) if epsilon.delta is None else epsilon.delta
     delta = default_delta(n) if delta is None else check_delta(delta, n, allow_large_delta)
-    return (None if epsilon is None else Budget(epsilon, delta)), delta
+    return Budget(within("epsilon", positive("epsilon", epsilon), 1e-9, 1e9), delta), delta

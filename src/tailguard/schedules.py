@@ -48,9 +48,9 @@ def schedule(step_size: Any) -> Callable[[int], float]:
     """Return the function that a ``step_size`` argument means."""
     if callable(step_size):
         return step_size
-    if step_size == "1/sqrt(t)":
-        return InverseSqrt()
     if isinstance(step_size, str):
+        if step_size == "1/sqrt(t)":
+            return InverseSqrt()
         raise ValueError(
             f"step_size={step_size!r} is not accepted: give a number, '1/sqrt(t)' or a function of t = 1, 2, ..."
         )

@@ -90,8 +90,6 @@ def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) 
     alpha = within("alpha", options.alpha, 0.0, 1e100)
     engine = InMemory(X, y, options.threads)
     budget, delta = promise(options.epsilon, options.delta, engine.n, options.allow_large_delta)
-    if budget is None:
-        raise ValueError("epsilon=None is not accepted: give a positive number, for example epsilon=1.0.")
     noise = noise_source(options.random_state)
     account = Account(budget, max_samples=_draws(engine.columns + 1, loss.outputs))
     queries = Queries(engine, account, noise)
@@ -129,7 +127,6 @@ def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) 
 
 def default_mean(table: MeanTable, noise: NoiseSource) -> MeanResult:
     """Release the mean of every column, each with an equal part of the budget: stages A and D on the column alone."""
-    assert table.budget is not None
     columns, draws = table.coordinates, _draws(1, 1)
     part = Budget(mu=total_mu(table.budget, columns * draws) / math.sqrt(columns) * (1.0 - 1e-12))
     values = np.empty(columns)

@@ -208,7 +208,7 @@ def _variation(evidence: Evidence) -> list[Claim]:
         for panel in evidence.panels("1", "2"):
             ranges = [evidence.range(panel, method.key) for method in _kappas(panel, setting)]
             other = evidence.range(panel, "alg4")
-            text = f"{_span(ranges)} against {other:.2g}"
+            text = f"{_span(ranges)} against {short(other)}"
             parts.append(_part(panel, text, min(ranges) > other))
         claim = f"Algorithm 3 varies more than Algorithm 4 (worst minus best final error over the seeds); {words}"
         rows.append(_row(claim, "figures 1, 2 and their versions with bands", parts))
@@ -222,7 +222,7 @@ def _kappa(evidence: Evidence) -> list[Claim]:
         for panel in evidence.panels("1", "2"):
             medians = [evidence.median(panel, method.key) for method in _kappas(panel, setting)]
             ratio = max(medians) / min(medians)
-            parts.append(_part(panel, f"× {ratio:.3g}", ratio > SENSITIVE))
+            parts.append(_part(panel, f"× {short(ratio, 3)}", ratio > SENSITIVE))
         claim = f"Algorithm 3 is sensitive to κ = b − a (largest over smallest median final error); {words}"
         rows.append(_row(claim, "figures 1 and 2", parts))
     return rows
@@ -233,7 +233,9 @@ def _poor(evidence: Evidence) -> Claim:
     for panel in evidence.panels("1", "2"):
         own = [evidence.median(panel, method.key) for setting, _ in _FORMS for method in _kappas(panel, setting)]
         other = evidence.median(panel, "alg4")
-        parts.append(_part(panel, f"best of all κ and both forms {min(own):.2g} against {other:.2g}", min(own) > other))
+        parts.append(
+            _part(panel, f"best of all κ and both forms {short(min(own))} against {short(other)}", min(own) > other)
+        )
     return _row("Algorithm 3 performs worse than Algorithm 4 (median final error)", "figures 1 and 2", parts)
 
 
@@ -250,7 +252,7 @@ def _comparable(evidence: Evidence) -> list[Claim]:
             parts = []
             for panel in evidence.panels(key):
                 ratio = evidence.median(panel, private) / evidence.median(panel, plain)
-                parts.append(_part(panel, f"× {ratio:.3g}", ratio <= limit))
+                parts.append(_part(panel, f"× {short(ratio, 3)}", ratio <= limit))
             rows.append(_row(f"{words} ({what})", f"figure {key}", parts))
     return rows
 
@@ -265,7 +267,7 @@ def _monotone(evidence: Evidence) -> list[Claim]:
         for panel in evidence.panels(key):
             slope = evidence.slope(panel, "alg4-stochastic")
             ends = [evidence.median(panel, "alg4-stochastic", panel.points[i].x) for i in (0, -1)]
-            text = f"slope {slope}, median {ends[0]:.2g} to {ends[1]:.2g}"
+            text = f"slope {slope}, median {short(ends[0])} to {short(ends[1])}"
             parts.append(_part(panel, text, falls * slope.value > 2.0 * slope.error))
         rows.append(_row(claim, f"figure {key}", parts))
     return rows
@@ -358,16 +360,30 @@ def _printed_privacy() -> Claim:
     rho, delta = epsilon**2 / 2.0, 1e-5
     allowed = math.exp(rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta))) * chances[1] + delta
     text = (
-        f"P(|output| ≤ {level:g}) is {chances[0]:.3f} for 1000 zeros and {chances[1]:.1e} with one replaced by 10⁹; "
-        f"the promise at ε = {epsilon:g} allows {allowed:.1e} (computed exactly)"
+        f"P(|output| ≤ {level:g}) is {chances[0]:.3f} for 1000 zeros and {short(chances[1])} with one replaced by 10⁹; "
+        f"the promise at ε = {epsilon:g} allows {short(allowed)} (computed exactly)"
     )
     claim = "Theorem 4: Algorithm 3 as printed is differentially private"
     return Claim(claim, "theorem 4, algorithm 2", (text,), "holds" if chances[0] <= allowed else "does not hold")
 
 
+def short(value: float, digits: int = 2) -> str:
+    """Write a number with few digits, and powers of ten as people do: 1.7·10⁵.
+
+    Parameters
+    ----------
+    value : float
+    digits : int
+    """
+    text = f"{value:.{digits}g}"
+    mantissa, mark, exponent = text.partition("e")
+    power = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) if mark else ""
+    return f"{mantissa}·10{power}" if mark else text
+
+
 def _span(values: list[float]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:.2g}" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g}"
+    low, high = short(min(values)), short(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 @dataclass(frozen=True)

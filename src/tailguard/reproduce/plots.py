@@ -73,6 +73,8 @@ def draw(figure: Figure, evidence: Evidence, folder: Path) -> list[Path]:
 def _save(picture: Any, path: Path) -> Path:
     """Write SVG and PNG without dates or random names, so that the same results give the same files."""
     matplotlib = import_optional("matplotlib", "reproduce")
+    picture.draw_without_rendering()
+    picture.set_layout_engine("none")  # once is enough for both files
     with matplotlib.rc_context({"svg.hashsalt": "tailguard", "svg.fonttype": "path"}):
         picture.savefig(path, metadata={"Date": None})
         picture.savefig(path.with_suffix(".png"), dpi=130)

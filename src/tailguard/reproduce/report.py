@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tailguard.reproduce.claims import Evidence, choices, claims
+from tailguard.reproduce.claims import Evidence, choices, claims, short
 from tailguard.reproduce.plots import draw
 from tailguard.reproduce.specs import Figure, Method, Panel, Size
 from tailguard.reproduce.store import versions
@@ -174,7 +174,8 @@ def _blocks(
     if rows:
         header = ("setting", "alternative", "median final error over that with the choice made")
         lines = tuple(
-            (row.panel, row.label, tuple(f"{method}: × {factor:.2f}" for method, factor in row.factors)) for row in rows
+            (row.panel, row.label, tuple(f"{method}: × {short(factor)}" for method, factor in row.factors))
+            for row in rows
         )
         blocks += [
             Paragraph("How much it matters: the error with the alternative, over the error with the choice made."),
@@ -199,8 +200,9 @@ def _reading(figure: Figure) -> str:
     if figure.panels[0].x != "iteration":
         return ""
     return (
-        " The axis is broken: the upper part is Algorithm 3 as printed. The second line set stops at its T = 20, and "
-        "methods without iterations are levels; stochastic methods show the mean of the iterates so far."
+        " The axis is broken: the upper part is Algorithm 3 where it is far above the rest. The second line set stops "
+        "at its T = 20 and is drawn on as a dotted level; methods without iterations are levels; stochastic methods "
+        "show the mean of the iterates so far."
     )
 
 
@@ -232,7 +234,7 @@ def _cell(evidence: Evidence, panel: Panel, x: float, method: str) -> str:
     if method not in {line.key for line in panel.methods}:
         return "–"
     errors = evidence.final(panel, method, x)
-    return f"{np.median(errors):.3g} ({errors.min():.3g} to {errors.max():.3g})"
+    return f"{short(float(np.median(errors)))} ({short(float(errors.min()))} to {short(float(errors.max()))})"
 
 
 def _settings(figures: Sequence[Figure], size: Size) -> list[Block]:
