@@ -74,12 +74,16 @@ def peak_memory() -> None:
     tg.algorithms.clipped_gd(tg.losses.Squared(), X, y, **options)
     tg.algorithms.algorithm4(tg.losses.Squared(), X, y, epsilon=1.0, scale=5.0, steps=3)
     added = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    Console().print(f"peak memory of a fit at {n} x {d}: X is {X.nbytes / 2**20:.0f} MiB, the fit added {added / 1024:.1f} MiB")
+    Console().print(
+        f"peak memory of a fit at {n} x {d}: X is {X.nbytes / 2**20:.0f} MiB, the fit added {added / 1024:.1f} MiB"
+    )
 
 
 def main() -> None:
     peak_memory()
-    table = Table(title=f"one step, {thread_count()} threads of {os.cpu_count()} cores: time over NumPy's plain gradient")
+    table = Table(
+        title=f"one step, {thread_count()} threads of {os.cpu_count()} cores: time over NumPy's plain gradient"
+    )
     table.add_column("step")
     for n, d in SHAPES:
         table.add_column(f"{n:.0e} x {d}".replace("e+0", "e"), justify="right")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from auditing import epsilon_lower_bound
 from tailguard.means import block_median as module
 from tailguard.means.block_median import block_median, median_parameters
 
@@ -151,24 +152,6 @@ def rho_of(epsilon, delta):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_of(middle) <= delta else (low, middle)
     return low
-
-
-def epsilon_lower_bound(one, other):
-    """99 % Clopper-Pearson lower bound on epsilon (pure DP) from outputs; half of them pick the event."""
-    half = len(one) // 2
-    best = (-math.inf, None)
-    for cut in np.quantile(np.concatenate((one[:half], other[:half])), np.linspace(0.02, 0.98, 49)):
-        for a, b, side in ((one, other, 1), (other, one, 1), (one, other, -1), (other, one, -1)):
-            p, q = np.mean(side * a[:half] > side * cut), np.mean(side * b[:half] > side * cut)
-            gain = math.log((p + 1e-3) / (q + 1e-3))
-            if gain > best[0]:
-                best = (gain, (a[half:], b[half:], side, cut))
-    a, b, side, cut = best[1]
-    n = len(a)
-    hits, misses = int(np.sum(side * a > side * cut)), int(np.sum(side * b > side * cut))
-    low = stats.beta.ppf(0.005, hits, n - hits + 1) if hits else 0.0
-    high = stats.beta.ppf(0.995, misses + 1, n - misses)
-    return math.log(max(low, 1e-300) / high)
 
 
 def test_audit_on_worst_case_neighbours():

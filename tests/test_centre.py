@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from auditing import epsilon_lower_bound
 from tailguard.means import centre as module
 from tailguard.means.centre import (
     TooFewBlocksError,
@@ -292,24 +293,6 @@ def test_outliers_below_a_minority_do_not_move_the_result():
     assert np.abs(centre_of_attention(Z, 10.0, p, Silent())).max() < 0.01
 
 
-def epsilon_lower_bound(one, other, delta):
-    """99 % Clopper-Pearson lower bound on epsilon at delta; the first half of the outputs picks the event."""
-    half = len(one) // 2
-    best = (-math.inf, None)
-    for cut in np.quantile(np.concatenate((one[:half], other[:half])), np.linspace(0.001, 0.999, 400)):
-        for a, b, side in ((one, other, 1), (other, one, 1), (one, other, -1), (other, one, -1)):
-            p, q = np.mean(side * a[:half] > side * cut), np.mean(side * b[:half] > side * cut)
-            gain = math.log((max(p - delta, 0) + 1e-3) / (q + 1e-3))
-            if p > 0.02 and gain > best[0]:
-                best = (gain, (a[half:], b[half:], side, cut))
-    a, b, side, cut = best[1]
-    n = len(a)
-    hits, misses = int(np.sum(side * a > side * cut)), int(np.sum(side * b > side * cut))
-    low = stats.beta.ppf(0.005, hits, n - hits + 1) if hits else 0.0
-    high = stats.beta.ppf(0.995, misses + 1, n - misses)
-    return math.log(max(low - delta, 1e-300) / high)
-
-
 def log_likelihood_ratios(one, other, diameter, parameters, runs, inflate=1.0):
     """Draw outputs on both sides and reduce each to the log-likelihood ratio, the strongest statistic."""
     pairs = []
@@ -363,7 +346,8 @@ def test_equal_answers_get_noise_and_results_lie_on_the_grid():
     Z = np.full((p.smallest_m * 20, 3), 0.125)
     out = np.array([centre_of_attention(Z, 1.0, p, Source(seed)) for seed in range(3)])
     assert np.unique(out).size == 9
-    np.testing.assert_array_equal(out * 2.0**40, np.rint(out * 2.0**40))
+    grid = out * 2.0 ** (50 + math.frexp(p.gamma)[1])
+    np.testing.assert_array_equal(grid, np.rint(grid))
     shifted = centre_of_attention(Z + 5.0, 1.0, p, Silent(), anchor=[5.0, 5.0, 5.0])
     np.testing.assert_allclose(shifted, 5.125, rtol=1e-12)
 
