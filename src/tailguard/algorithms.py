@@ -16,21 +16,18 @@ choosing any of it by looking at the data voids the guarantee.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, Unpack, cast
+from dataclasses import replace
+from typing import Any, Literal, Unpack, cast
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tailguard._checks import count, data_matrix, data_vector, instance_of, one_of, positive, within
+from tailguard._checks import count, instance_of, one_of, positive, within
 from tailguard.blocks import block_minimisers
-from tailguard.constraints import Constraint, Unconstrained
-from tailguard.descent import Average, Callback, Plan, Result, State, descend, progress_bar
-from tailguard.engines.memory import InMemory
+from tailguard.constraints import Constraint
+from tailguard.descent import Result, progress_bar
 from tailguard.engines.threads import thread_count
 from tailguard.losses import Loss, PerRow
-from tailguard.mean import Mean, MeanResult, MeanTable, promise
+from tailguard.mean import MeanResult, MeanTable
 from tailguard.means.block_median import block_median, median_parameters
 from tailguard.means.centre import CentreParameters, centre_of_attention, centre_parameters, check_blocks
 from tailguard.means.gaussian import GaussianMean
@@ -41,63 +38,14 @@ from tailguard.privacy import (
     Event,
     OverBudgetError,
     PrivacyReport,
-    Relation,
     ZeroConcentrated,
-    default_delta,
-    exact_rate,
     noise_source,
 )
 from tailguard.privacy.arsinh_normal import arsinh_parameters, printed_parameters
-from tailguard.sampling import FullBatch, PoissonSample, Sampler
+from tailguard.problem import Problem, RunOptions
+from tailguard.sampling import FullBatch, Sampler
 from tailguard.schedules import StepSize, schedule
 from tailguard.truncation import L2Clip, Smoothed
-
-
-class RunOptions(TypedDict, total=False):
-    """Keyword arguments that every descending algorithm takes.
-
-    Parameters
-    ----------
-    constraint : Constraint, default=Unconstrained()
-        Set the coefficients are projected onto; an intercept is free.
-    alpha : float, default=0
-        L2 penalty ``alpha/2 |w|^2``; the intercept is not penalised.
-    fit_intercept : bool, default=False
-        Add an intercept, returned apart.
-    average : {"last", "mean"}, default="last"
-        Return the last iterate, or the mean of all.
-    start : array_like, optional
-        First iterate, public; default zero.
-    relation : {"replace-one", "add-remove"}, optional
-        Which tables are neighbours. Default replace-one for full batches and add-remove for Poisson batches, whose
-        amplification is proved for that; asking for replace-one there costs about twice the noise.
-    allow_large_delta : bool, default=False
-        Accept ``delta >= 1/n``, with which a mechanism may publish a row at random.
-    resume : State, optional
-        Go on from ``result.state`` of an earlier run of the same plan without paying twice.
-    callback : callable, optional
-        Called with the released `State` after each step; a true answer stops.
-    progress : bool, default=False
-        Show a progress bar.
-    random_state : None, int or numpy generator, default=None
-        None draws from the operating system's generator. Anything else is for experiments: the report then says that
-        the run is not private.
-    threads : int, optional
-        Threads for the kernels; default all cores. The result does not depend on it.
-    """
-
-    constraint: Constraint
-    alpha: float
-    fit_intercept: bool
-    average: Average
-    start: ArrayLike | None
-    relation: Relation | None
-    allow_large_delta: bool
-    resume: State | None
-    callback: Callback | None
-    progress: bool
-    random_state: Any
-    threads: int | None
 
 
 def algorithm4(
@@ -163,7 +111,7 @@ def algorithm4(
         With ``w``, ``path`` and ``privacy``.
     """
     one_of("setting", setting, ("improved", "paper"))
-    problem = _Problem.of(loss, X, y, epsilon, delta, steps, batch_size, options)
+    problem = Problem.of(loss, X, y, epsilon, delta, steps, batch_size, options)
     sampler, n = problem.sampler, problem.n
     multiplier = problem.calibrate()
     if setting == "improved":
@@ -202,7 +150,7 @@ def robust_gd(
     Result
         Its report says that nothing is promised.
     """
-    problem = _Problem.of(loss, X, y, None, None, steps, batch_size, options, private=False)
+    problem = Problem.of(loss, X, y, None, None, steps, batch_size, options, private=False)
     truncation = paper_smoothing(problem.sampler.divisor(problem.n), v, failure, scale, beta)
     facts = {"v": v, "failure": failure, "scale": truncation.scale, "beta": truncation.beta}
     return problem.run("robust_gd", GaussianMean(truncation, 0.0), schedule(step_size), facts)
@@ -236,7 +184,7 @@ def clipped_gd(
         With ``w``, ``path`` and ``privacy``.
     """
     truncation = L2Clip(clip)
-    problem = _Problem.of(loss, X, y, epsilon, delta, steps, batch_size, options)
+    problem = Problem.of(loss, X, y, epsilon, delta, steps, batch_size, options)
     mean = GaussianMean(truncation, problem.calibrate())
     return problem.run("clipped_gd", mean, schedule(step_size), {"clip": clip})
 
@@ -284,7 +232,7 @@ def algorithm3(
         With ``w``, ``path`` and ``privacy``.
     """
     one_of("setting", setting, ("improved", "paper", "printed"))
-    problem = _Problem.of(loss, X, y, epsilon, delta, steps, None, options)
+    problem = Problem.of(loss, X, y, epsilon, delta, steps, None, options)
     if problem.sampler.relation != "replace-one":
         raise ValueError("relation='add-remove' is not accepted: give 'replace-one', as smooth sensitivity needs.")
     mean = _trimmed_mean(problem.budget, problem.n, steps * problem.coordinates, a, b, m, setting, spread)
@@ -422,7 +370,7 @@ def algorithm1(
     one_of("aggregator", aggregator, ("median", "center"))
     constraint = instance_of("constraint", constraint, Constraint, "tailguard.constraints.L2Ball(10.0)")
     options: RunOptions = {"allow_large_delta": allow_large_delta, "random_state": random_state, "threads": threads}
-    problem = _Problem.of(loss, X, y, epsilon, delta, 1, None, options)
+    problem = Problem.of(loss, X, y, epsilon, delta, 1, None, options)
     if isinstance(loss, PerRow):
         raise ValueError(
             "loss=PerRow(...) is not accepted: the blocks are minimised exactly and need the loss's value."
@@ -492,116 +440,6 @@ def algorithm1(
     return Result(w, None, w[None], report)
 
 
-@dataclass(frozen=True)
-class _Problem:
-    """Checked arguments that all algorithms share."""
-
-    loss: Loss
-    engine: InMemory
-    budget: Budget | None
-    delta: float
-    sampler: Sampler
-    steps: int
-    coordinates: int
-    options: RunOptions
-
-    @property
-    def n(self) -> int:
-        return self.engine.n
-
-    @staticmethod
-    def of(
-        loss: Loss,
-        X: ArrayLike,
-        y: ArrayLike,
-        epsilon: float | Budget | None,
-        delta: float | None,
-        steps: int,
-        batch_size: float | None,
-        options: RunOptions,
-        private: bool = True,
-    ) -> _Problem:
-        unknown = sorted(set(options) - set(RunOptions.__annotations__))
-        if unknown:
-            raise TypeError(f"unknown argument {unknown[0]!r}: options are {', '.join(RunOptions.__annotations__)}.")
-        instance_of("loss", loss, Loss, "tailguard.losses.Squared()")
-        instance_of(
-            "constraint", options.get("constraint", Unconstrained()), Constraint, "tailguard.constraints.L2Ball(1.0)"
-        )
-        X = data_matrix("X", X)
-        y = data_vector("y", y, len(X))
-        budget = None
-        if private:
-            budget, delta = promise(epsilon, delta, len(X), options.get("allow_large_delta", False))
-        else:
-            delta = default_delta(len(X))
-        _check_options(options)
-        steps = count("steps", steps)
-        outputs, start = loss.outputs, options.get("start")
-        per_output = X.shape[1] + bool(options.get("fit_intercept", False))
-        coordinates = np.size(start) if isinstance(loss, PerRow) and start is not None else outputs * per_output
-        sampler = _sampler(batch_size, len(X), options.get("relation"))
-        engine = InMemory(X, y, options.get("threads"))
-        return _Problem(loss, engine, budget, delta, sampler, steps, int(coordinates), options)
-
-    def calibrate(self) -> float:
-        """Smallest noise multiplier that keeps the budget."""
-        assert self.budget is not None
-        return self.sampler.calibrate(self.budget, self.steps, self.steps * self.coordinates)
-
-    def run(self, method: str, mean: Mean, step_size: Callable[[int], float], facts: dict[str, Any]) -> Result:
-        """Compose the plan and run it."""
-        options = self.options
-        plan = Plan(
-            self.loss,
-            mean,
-            self.steps,
-            step_size,
-            self.sampler,
-            options.get("constraint", Unconstrained()),
-            options.get("alpha", 0.0),
-            options.get("average", "last"),
-            bool(options.get("fit_intercept", False)),
-        )
-        facts = facts | {"steps": self.steps, "loss": repr(self.loss), "sampler": repr(self.sampler)}
-        if isinstance(mean, GaussianMean):
-            facts["noise_sd"] = mean.noise_sd(self.n, self.coordinates, self.sampler)
-        return descend(
-            plan,
-            self.engine,
-            noise_source(options.get("random_state")),
-            self.budget,
-            self.delta,
-            method=method,
-            parameters=facts,
-            start=options.get("start"),
-            resume=options.get("resume"),
-            callback=options.get("callback"),
-            progress=bool(options.get("progress", False)),
-        )
-
-
-def _check_options(options: RunOptions) -> None:
-    """Refuse options of the wrong kind before anything is released."""
-    for name in ("fit_intercept", "progress", "allow_large_delta"):
-        value = options.get(name, False)
-        if not isinstance(value, (bool, np.bool_)):
-            raise TypeError(f"{name} must be True or False; got {value!r}")
-    callback = options.get("callback")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be a function of the released state, or None; got {callback!r}")
-
-
-def _sampler(batch_size: float | None, n: int, relation: Relation | None) -> Sampler:
-    """Full batch, or a Poisson sample of the given expected size."""
-    if relation is not None:
-        one_of("relation", relation, ("replace-one", "add-remove"))
-    if batch_size is None:
-        return FullBatch(relation or "replace-one")
-    size = within("batch_size", batch_size, 0.0, n, open_low=True, hint="It is the expected size of a Poisson sample.")
-    return PoissonSample(exact_rate(size / n), relation or "add-remove")
-
-
 def paper_smoothing(rows: float, v: float | None, failure: float, scale: float | None, beta: float | None) -> Smoothed:
     """Return the printed truncation, the scale and beta of Algorithm 4 as printed, or what is given."""
     log_failure = _log_failure(failure)
@@ -649,7 +487,7 @@ def _moment(v: float | None, scale: float | None) -> float:
     return math.nan if v is None else positive("v", v)
 
 
-def _printed_multiplier(problem: _Problem, truncation: Smoothed, v: float, failure: float) -> float:
+def _printed_multiplier(problem: Problem, truncation: Smoothed, v: float, failure: float) -> float:
     r"""Return the printed noise, ``sigma^2 = 8 v d T / (9 log(1/delta') n eps~)``, over the sensitivity of the mean.
 
     ``eps~ = (sqrt(log 1/delta + epsilon) - sqrt(log 1/delta))^2``. The printed sigma belongs to the printed s; for

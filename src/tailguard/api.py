@@ -19,6 +19,7 @@ from tailguard.losses import Loss
 from tailguard.mean import MeanResult, MeanTable
 from tailguard.means.gaussian import GaussianMean
 from tailguard.privacy import Budget, Relation, noise_source
+from tailguard.problem import RunOptions
 from tailguard.sampling import FullBatch
 from tailguard.truncation import CoordinateClip, L2Clip, Smoothed, Truncation
 
@@ -93,7 +94,7 @@ def _check_parameters(method: str, function: Callable[..., Result], parameters: 
     named = [item for item in signature if item.kind is item.KEYWORD_ONLY and item.name not in ("epsilon", "delta")]
     takes = [item.name for item in named]
     if any(item.kind is item.VAR_KEYWORD for item in signature):
-        takes += list(algorithms.RunOptions.__annotations__)
+        takes += list(RunOptions.__annotations__)
     for name in parameters:
         if name not in takes:
             raise TypeError(f"{name} is not a parameter of method={method!r}, which takes {', '.join(takes)}.")
@@ -176,7 +177,7 @@ def private_mean(
     relation : {"replace-one", "add-remove"}, default="replace-one"
         Which tables are neighbours; "trimmed" offers replace-one only.
     allow_large_delta, random_state, threads
-        As in `tailguard.algorithms.RunOptions`.
+        As in `tailguard.problem.RunOptions`.
 
     Returns
     -------

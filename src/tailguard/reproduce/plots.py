@@ -98,6 +98,14 @@ def _figure(width: float, height: float) -> Any:
 def _finish(picture: Any, figure: Figure, handles: dict[str, tuple[Method, Any]], note: str) -> None:
     """Title, and a legend in two groups outside all axes; ``handles`` are by label."""
     picture.suptitle(f"Figure {figure.key}. {figure.title}\n{note}", fontsize=12, x=0.01, ha="left")
+    ticker = import_optional("matplotlib.ticker", "reproduce")
+    for axes in picture.get_axes():
+        for axis, scale, limits in (
+            (axes.yaxis, axes.get_yscale(), axes.get_ylim()),
+            (axes.xaxis, axes.get_xscale(), axes.get_xlim()),
+        ):
+            if scale == "log" and not isinstance(axis.get_major_locator(), ticker.FixedLocator):
+                _ticks(axis, *limits)
     lines = import_optional("matplotlib.lines", "reproduce")
     entries: list[tuple[str, Any]] = []
     for family, words in (("paper", "the paper's methods"), ("ours", "sound and improved")):
@@ -216,16 +224,15 @@ def _limit(axes: Any, panel: Panel, evidence: Evidence, bands: bool) -> None:
             values.append(errors if bands else np.median(errors, axis=0, keepdims=True))
     low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
     axes.set_ylim(max(low, 1e-9) / 1.15, high * 1.15)
-    _ticks(axes.yaxis, low, high)
 
 
 def _ticks(axis: Any, low: float, high: float) -> None:
-    """Label 1, 2, 3 and 5 where a log axis has less than one and a half powers of ten."""
+    """Label 1, 2, 3 and 5 where a log axis has less than one and a half powers of ten, else the powers alone."""
+    ticker = import_optional("matplotlib.ticker", "reproduce")
+    axis.set_minor_formatter(ticker.NullFormatter())
     if high / low < 30.0:
-        ticker = import_optional("matplotlib.ticker", "reproduce")
         axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
         axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _draw_scaling(figure: Figure, evidence: Evidence) -> Any:
@@ -301,7 +308,6 @@ def _draw_choices(figure: Figure, evidence: Evidence) -> Any:
                 axes.hlines(row, errors.min(), errors.max(), color=style["color"], linewidth=1.2)
                 handles.setdefault(method.label, (method, mark))
         axes.set_yticks([-point.x for point in panel.points], [point.label for point in panel.points], fontsize=8.5)
-        _ticks(axes.xaxis, *axes.get_xlim())
         for point in panel.points[1:]:
             axes.axhline(0.5 - point.x, color="#d0d0d0", linewidth=0.7)
         axes.set_xlabel(panel.error, fontsize=9)
