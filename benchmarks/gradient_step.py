@@ -1,7 +1,7 @@
 """One private gradient step against the plain NumPy gradient, in the same run: ``make bench``.
 
-Times are medians of interleaved repetitions, so that a slow moment of the machine hits all rows alike. "truncated" is the
-share of rows with a coordinate beyond sqrt(2) scales (psi) or a norm beyond the clip.
+Times are medians of interleaved repetitions, so that a slow moment of the machine hits all rows alike. "truncated"
+is the share of rows with a coordinate beyond sqrt(2) scales (psi) or a norm beyond the clip.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Algorithm 4 and its rivals on the paper's synthetic ridge task: ``make bench-ridge``.
 
-n = 1e5, d = 10, x normal, centred log-normal(1, 1) noise, delta = 1/n; excess risk 0.5 |w - w*|^2, median and 90 % quantile over
-seeds. The data and the noise of every cell have their own seeds. Scales and clips are public constants, the same for all epsilon.
+n = 1e5, d = 10, x normal, centred log-normal(1, 1) noise, delta = 1/n; excess risk 0.5 |w - w*|^2, median and 90 %
+quantile over seeds. The data and the noise of every cell have their own seeds. Scales and clips are public
+constants, the same for all epsilon.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def methods() -> dict:
 
 
 def symmetric(n: int, seeds: int) -> None:
-    """Algorithms 1 and 3 beside Algorithm 4, on the same task with symmetric heavy-tailed noise: Student t, 3 degrees."""
+    """Algorithms 1 and 3 beside Algorithm 4, on the same task with symmetric heavy tails: Student t, 3 degrees."""
     a = tg.algorithms
     ball = tg.constraints.L2Ball(5.0)
     names = {

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -121,8 +120,9 @@ def test_methods_without_a_promise_do_not_depend_on_epsilon():
     assert all((cell.epsilon is None) == (cell.algorithm in ("robust_gd", "exact")) for *_, cell in entries)
 
 
-def test_quick_is_the_full_run_with_fewer_seeds():
+def test_quick_is_a_part_of_the_full_run():
     for quick, full in zip(figures(QUICK), figures(FULL), strict=True):
+        assert {cell for *_, cell in quick.entries()} < {cell for *_, cell in full.entries()}
         assert quick.seeds < full.seeds
         assert [panel.key for panel in quick.panels] == [panel.key for panel in full.panels]
 
@@ -205,7 +205,6 @@ def test_every_figure_is_computed_drawn_and_reported(whole):
     for file in (html, markdown):
         assert "not measured: its figure" not in file
         assert str(folder) not in file
-        assert str(Path.home()) not in file
 
 
 def test_a_second_run_computes_nothing_and_changes_nothing(whole, adult, monkeypatch):

@@ -12,7 +12,9 @@ def command(
     figure: Annotated[
         list[str] | None, typer.Option(help="Only this figure (1 to 6) or panel (such as 1a); may be given again.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds: minutes in place of half an hour.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A part of the full run: 3 minutes in place of half an hour.")
+    ] = False,
     output: Annotated[
         Path,
         typer.Option(

@@ -301,8 +301,17 @@ class Size:
         return replace(self, seeds=seeds, wide_seeds=seeds, rate_seeds=seeds, choice_seeds=seeds)
 
 
-FULL = Size(seeds=20, wide_seeds=20, rate_seeds=20, choice_seeds=20)
-QUICK = Size(seeds=3, wide_seeds=2, rate_seeds=2, choice_seeds=2, test=50_000)
+FULL = Size(seeds=20, wide_seeds=12, rate_seeds=12, choice_seeds=12)
+# A part of the full run, so that its cells are not computed again: fewer seeds, kappas and places.
+QUICK = Size(
+    seeds=3,
+    wide_seeds=2,
+    rate_seeds=2,
+    choice_seeds=2,
+    kappas=(KAPPAS[0], KAPPAS[-1]),
+    dimensions=(10, 30, 50),
+    rows=(20_000, 60_000, 100_000),
+)
 TINY = Size(
     seeds=2,
     wide_seeds=2,
