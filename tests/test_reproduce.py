@@ -312,12 +312,13 @@ def parts(*answers):
         ((False, False, False), "does not hold"),
         ((True, True, False), "holds only with ridge (1a, 1b)"),
         ((True, False, False), "holds only with ridge and ε = 1 (1a)"),
-        ((False, True, True), "holds only with some settings (1b, 1c)"),
+        ((False, True, True), "holds only with all but 1a"),
     ],
 )
 def test_verdicts(answers, words):
     assert verdict(parts(*answers)) == words
     assert verdict([]).startswith("not measured")
+    assert verdict(parts(None, None, None)).startswith("not measured")
 
 
 def test_slopes_are_recovered_with_their_error():

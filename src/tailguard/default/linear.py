@@ -91,10 +91,11 @@ def noise_to_signal(queries: Queries, coordinates: int) -> float:
     return 2.0 * coordinates / (queries.n * queries.mu)
 
 
-def locate_features(queries: Queries, centred: bool) -> Columns:
+def locate_features(queries: Queries, centred: bool, wide: float | None = None) -> Columns:
     """Stage A for the features: the larger the budget, the further out they are truncated."""
     d = queries.engine.columns
-    wide = WIDE[0] if noise_to_signal(queries, d + 1) <= QUIET else WIDE[1]
+    if wide is None:
+        wide = WIDE[0] if noise_to_signal(queries, d + 1) <= QUIET else WIDE[1]
     return locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=centred, wide=wide)
 
 

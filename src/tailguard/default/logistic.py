@@ -41,6 +41,7 @@ LIMIT = 6.0
 LIMITS = (-12.0, 12.0)  # of fitted log-odds: a truncated feature can still be far out
 LEVEL = (0.004, 0.03)  # noise worth paying for in the level, and the most to pay
 F_INSTRUMENT = 0.01
+NEAR = 2.0  # log-odds are rarely linear far out: features are truncated at twice their bound
 
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -75,7 +76,7 @@ def fit_log_odds(queries: Queries, intercept: bool) -> tuple[Line, float]:
     smaller = smaller if intercept else 0.5
     if not with_slopes:
         return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), level, np.eye(d), LIMITS, LEVEL_ONLY), 0.25
-    columns = locate_features(queries, intercept)
+    columns = locate_features(queries, intercept, NEAR)
     design = decorrelate(queries, columns, intercept)
     bent = curvature(queries, design)
     level_share = queries.share_for(2.0, *LEVEL)
@@ -187,7 +188,7 @@ def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Li
     if not with_slopes:
         line = Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d), LIMITS, LEVEL_ONLY)
         return line, 0.25
-    columns = locate_features(queries, intercept)
+    columns = locate_features(queries, intercept, NEAR)
     design = decorrelate(queries, columns, intercept)
     bent = curvature(queries, design)
     share, count = queries.account.left, STEPS[0] if ratio <= QUIET else STEPS[1]

@@ -22,8 +22,9 @@ from tailguard.reproduce.store import Results
 Array = NDArray[np.float64]
 
 # "Comparable": excess risk at most twice that without privacy; on Adult, where the risk is not in excess of
-# anything, at most a tenth more. "Sensitive to kappa": medians over the kappas differ by a factor of more than two.
-COMPARABLE, COMPARABLE_TEST, SENSITIVE = 2.0, 1.1, 2.0
+# anything, at most a tenth more. "Sensitive to kappa": medians over the kappas differ by a factor of more than two. A
+# slope is compared with a bound only if two standard errors are at most 0.75.
+COMPARABLE, COMPARABLE_TEST, SENSITIVE, CERTAIN = 2.0, 1.1, 2.0, 0.75
 
 
 @dataclass(frozen=True)
@@ -142,18 +143,19 @@ class Part:
         Name of the place, short.
     figure : str
         What was measured there.
-    holds : bool
+    holds : bool or None
+        None if the measurement is too uncertain to say.
     traits : frozenset of str
         What the place has in common with others, for a short verdict.
     """
 
     place: str
     figure: str
-    holds: bool
+    holds: bool | None
     traits: frozenset[str] = frozenset()
 
 
-def _part(panel: Panel, figure: str, holds: bool) -> Part:
+def _part(panel: Panel, figure: str, holds: bool | None) -> Part:
     return Part(f"{panel.key} ({panel.title})", figure, holds, _traits(panel))
 
 
@@ -174,6 +176,8 @@ def verdict(parts: list[Part]) -> str:
     """
     if not parts:
         return "not measured: its figure was not run"
+    if all(part.holds is None for part in parts):
+        return "not measured: too uncertain with so few seeds"
     good = [part for part in parts if part.holds]
     if len(good) == len(parts):
         return "holds"
@@ -185,6 +189,9 @@ def verdict(parts: list[Part]) -> str:
         for chosen in combinations(traits, number):
             if [part for part in parts if part.traits >= set(chosen)] == good:
                 return f"holds only with {' and '.join(chosen)} ({places})"
+    bad = [part.place.split(" (")[0] for part in parts if not part.holds]
+    if len(bad) < len(good):
+        return f"holds only with all but {', '.join(bad)}"
     return f"holds only with some settings ({places})"
 
 
@@ -278,7 +285,10 @@ def _epsilon(evidence: Evidence) -> Claim:
     parts = []
     for key in ("1", "2", "3", "4"):
         panels = evidence.panels(key)
-        for large, small in zip(panels[::2], panels[1::2], strict=False):
+        pairs_of_panels = [
+            (a, b) for a in panels for b in panels if a.epsilon > b.epsilon and a.points[0].source == b.points[0].source
+        ]
+        for large, small in pairs_of_panels:
             for method in ("alg4", "alg4-stochastic"):
                 if method not in {line.key for line in large.methods}:
                     continue
@@ -336,9 +346,10 @@ def _rates(evidence: Evidence) -> list[Claim]:
             if key in panels:
                 panel = panels[key]
                 slope, promised = evidence.slope(panel, rate.method), bound_slope(rate, panel)
-                # A bound is kept by any error that grows no faster; two standard errors are allowed.
+                # A bound is kept by any error that grows no faster; two standard errors are allowed, if they are few.
+                kept = slope.value - 2.0 * slope.error <= promised if 2.0 * slope.error <= CERTAIN else None
                 text = f"slope {slope}, bound {promised:+.2f}"
-                parts.append(_part(panel, text, slope.value - 2.0 * slope.error <= promised))
+                parts.append(_part(panel, text, kept))
             claim = f"Theorem {rate.theorem}: error grows no faster in {axis} than {rate.words} (log-log slope)"
             rows.append(_row(claim, f"theorem {rate.theorem}, figure 5", parts))
     return rows

@@ -172,15 +172,14 @@ def _blocks(
     ]
     rows = choices(evidence)
     if rows:
-        header = ("setting", "alternative", "median final error over that with the choice made")
-        lines = tuple(
-            (row.panel, row.label, tuple(f"{method}: × {short(factor)}" for method, factor in row.factors))
-            for row in rows
-        )
-        blocks += [
-            Paragraph("How much it matters: the error with the alternative, over the error with the choice made."),
-            Table(header, lines),
-        ]
+        methods = dict.fromkeys(label for row in rows for label, _ in row.factors)
+        lines = []
+        for row in rows:
+            factors = dict(row.factors)
+            cells = (f"× {short(factors[label])}" if label in factors else "–" for label in methods)
+            lines.append((row.panel, row.label, *cells))
+        words = "How much it matters: median final error with the alternative, over that with the choice made."
+        blocks += [Paragraph(words), Table(("setting", "alternative", *methods), tuple(lines))]
     blocks += [
         Heading("Versions and seeds"),
         Table(("software", "version"), tuple(versions().items())),
