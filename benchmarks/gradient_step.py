@@ -1,7 +1,7 @@
 """One private gradient step against the plain NumPy gradient, in the same run: ``make bench``.
 
-Times are medians of interleaved repetitions, so that a slow moment of the machine hits all rows alike. "truncated"
-is the share of rows with a coordinate beyond sqrt(2) scales (psi) or a norm beyond the clip.
+Times are medians over rounds that visit all rows in turn, so that a slow moment of the machine hits all alike.
+"truncated" is the share of rows with a coordinate beyond sqrt(2) scales (psi) or a norm beyond the clip.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ SHAPES = ((1_000_000, 10), (400_000, 50), (100_000, 200))
 BETA = float(np.sqrt(2 * np.log(100)))
 
 
-def interleaved(functions: dict, repetitions: int = 25) -> dict[str, float]:
-    for function in functions.values():
-        function()
+def interleaved(functions: dict, rounds: int = 9) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(repetitions):
+    for _ in range(rounds):
         for name, function in functions.items():
-            start = time.perf_counter()
+            # The threads of OpenBLAS spin for tens of milliseconds after its last call: wait for them, then warm up.
+            time.sleep(0.1)
             function()
-            times[name].append(time.perf_counter() - start)
+            for _ in range(4):
+                start = time.perf_counter()
+                function()
+                times[name].append(time.perf_counter() - start)
     return {name: float(np.median(values)) for name, values in times.items()}
 
 

@@ -98,7 +98,10 @@ class InMemory:
         return column
 
     def _pieces(self, n: int, values: int) -> Iterator[slice]:
-        step = max(1, values // self.columns)
+        # Equally many for every thread, so that none waits for another.
+        threads = thread_count(self.threads)
+        rounds = max(1, -(-n * self.columns // (values * threads)))
+        step = max(1, -(-n // (rounds * threads)))
         return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
     def _piece(self, piece: slice, rows: NDArray[np.int64] | None) -> tuple[NDArray[Any], NDArray[Any]]:

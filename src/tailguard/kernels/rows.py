@@ -358,11 +358,13 @@ def add_smoothed(X, f, q, scale, per_unit, fit_intercept, p, table, cubic, core,
         for i in range(rows):
             c = f[k, i]
             if inside[i]:
+                first = c * height
+                third = first * cubic * c * c
                 for j in range(d):
-                    a = c * np.float64(X[i, j])
-                    total[j] += ((a - cubic * a * a * a) * height + ROUND) - ROUND
+                    x = np.float64(X[i, j])
+                    total[j] += (x * (first - third * (x * x)) + ROUND) - ROUND
                 if fit_intercept:
-                    total[d] += ((c - cubic * c * c * c) * height + ROUND) - ROUND
+                    total[d] += ((first - third) + ROUND) - ROUND
                 continue
             if c != c:
                 continue
