@@ -501,3 +501,17 @@ def test_a_source_that_is_not_private_makes_a_run_that_is_not_private():
 def test_unconstrained_is_the_default():
     assert quiet_plan(L.Squared()).constraint == Unconstrained()
     assert quiet_plan(L.Squared()).sampler == FullBatch()
+
+
+def test_a_seeded_state_cannot_be_laundered_by_resuming_without_a_seed():
+    X, y = table()
+    run = {"epsilon": 1.0, "clip": 2.0, "steps": STEPS}
+    for stop in (STEPS, STEPS - 1):
+        seeded = clipped_gd(
+            L.Squared(), X, y, **run, random_state=0, callback=lambda state, stop=stop: state.step == stop
+        )
+        resumed = clipped_gd(L.Squared(), X, y, **run, resume=State.from_json(seeded.state.to_json()))
+        assert not resumed.privacy.private
+        assert "seeded" in resumed.privacy.guarantee
+    private = clipped_gd(L.Squared(), X, y, **run, callback=lambda state: True)
+    assert clipped_gd(L.Squared(), X, y, **run, resume=State.from_json(private.state.to_json())).privacy.private

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import warnings
 
 import joblib
 import numpy as np
@@ -424,3 +425,33 @@ def test_messages_do_not_repeat_data():
     with pytest.raises((ValueError, TypeError)) as error:
         tg.PrivateRidge().fit(X, y)
     assert "HIV" not in str(error.value)
+
+
+@pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateHuberRegressor, tg.PrivatePoissonRegressor])
+def test_a_row_of_zeros_says_nothing_whatever_the_threads(estimator):
+    """A warning from another thread would be one row's word: errors are on in every thread."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 3))
+    X[7] = 0.0
+    X[8] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for threads in (1, 2, 3):
+            estimator(epsilon=50.0, fit_intercept=False, threads=threads, random_state=0).fit(X, np.abs(X[:, 0]))
+
+
+@pytest.mark.parametrize("bad", [np.full((30, 2), 1.0 + 2.0j), [["secret", 1.0]] * 30, [[10**400, 1.0]] * 30])
+def test_an_error_about_values_repeats_none_of_them(bad):
+    with pytest.raises((ValueError, TypeError)) as error:
+        tg.PrivateRidge().fit(np.array(bad, dtype=None if isinstance(bad, np.ndarray) else object), np.zeros(30))
+    assert error.value.__context__ is None
+    for value in ("secret", "1.+2", "1000000"):
+        assert value not in str(error.value)
+
+
+def test_labels_that_cannot_be_labels_are_foreign():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    y = np.array([0, 1] * 150, dtype=object)
+    y[3], y[4], y[5] = [1], {"a": 1}, None
+    model = tg.PrivateLogisticRegression(classes=[0, 1], random_state=0).fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()

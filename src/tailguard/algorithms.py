@@ -33,6 +33,7 @@ from tailguard.means.centre import CentreParameters, centre_of_attention, centre
 from tailguard.means.gaussian import GaussianMean
 from tailguard.means.trimmed import TrimmedMean
 from tailguard.privacy import (
+    GRID_PRICE,
     ApproximateDP,
     Budget,
     Event,
@@ -305,13 +306,17 @@ def _trimmed_mean(
         raise ValueError(f"m={m} is not accepted with {n} rows: give m < n/2.")
     spread = b - a if spread is None else positive("spread", spread)
     if setting == "improved":
-        parameters = arsinh_parameters(budget.rho / releases, m, n - 2 * m, b - a, spread)
+        parameters = arsinh_parameters(budget.rho * (1.0 - 1e-12) / releases, m, n - 2 * m, b - a, spread)
         return TrimmedMean(a, b, m, parameters)
     if budget.epsilon is None or budget.delta is None:
         raise ValueError(f"setting={setting!r} is not accepted with a budget in rho or mu: give epsilon and delta.")
     log_delta = 2.0 * math.log(1.0 / budget.delta)
     concentrated = math.sqrt(log_delta + 2.0 * budget.epsilon) - math.sqrt(log_delta)
     parameters = printed_parameters(concentrated / math.sqrt(releases))
+    if parameters.t * m > 700.0:
+        raise ValueError(
+            f"m={m} is not accepted with setting={setting!r} at this epsilon: give m below {700 / parameters.t:.0f}."
+        )
     return TrimmedMean(a, b, m, parameters, printed=setting == "printed")
 
 
@@ -391,8 +396,9 @@ def algorithm1(
     elif budget.epsilon is None or budget.delta is None:
         raise ValueError("aggregator='center' is not accepted with a budget in rho or mu: give epsilon and delta.")
     else:
-        # A millionth is set aside for noise on a grid; see `centre_of_attention`.
-        center = centre_parameters(budget.epsilon * (1.0 - 1e-6), budget.delta * (1.0 - 1e-6), p)
+        # A millionth, and the price of every draw, is set aside for noise on a grid; see `centre_of_attention`.
+        spare = 2.0 * p * GRID_PRICE
+        center = centre_parameters(budget.epsilon * (1.0 - 1e-6) - spare, budget.delta * (1.0 - 1e-6 - spare), p)
         event = ApproximateDP(budget.epsilon, budget.delta, label="centre of the blocks")
     if not budget.allows([event]):
         raise OverBudgetError(f"the plan costs more than the budget {budget.describe()}.")
@@ -431,7 +437,7 @@ def algorithm1(
     report = PrivacyReport.from_events(
         (event,),
         problem.delta,
-        seed=None if noise.private else noise.seed,
+        noise=noise,
         method="algorithm1",
         parameters=facts,
         n=n,

@@ -35,6 +35,7 @@ from tailguard.sampling import FullBatch, Sampler
 
 Array = NDArray[np.float64]
 Average = Literal["last", "mean"]
+SEEDED_BEFORE = "seeded: an earlier part of the run drew its noise from a source that is not private"
 
 
 @dataclass(frozen=True)
@@ -103,22 +104,27 @@ class State:
         Sum of the iterates so far.
     plan : str
         Fingerprint of the plan.
+    private : bool
+        Whether all noise so far was unpredictable; a state that does not say is not private.
     """
 
     step: int
     w: Array
     total: Array
     plan: str
+    private: bool = False
 
     def to_json(self) -> str:
         """Write as JSON; floats keep every bit."""
-        return json.dumps({"step": self.step, "w": self.w.tolist(), "total": self.total.tolist(), "plan": self.plan})
+        data = {"step": self.step, "w": self.w.tolist(), "total": self.total.tolist(), "plan": self.plan}
+        return json.dumps(data | {"private": self.private})
 
     @staticmethod
     def from_json(text: str) -> State:
         """Read what `to_json` wrote."""
         data = json.loads(text)
-        return State(int(data["step"]), np.array(data["w"], float), np.array(data["total"], float), str(data["plan"]))
+        w, total = np.array(data["w"], float), np.array(data["total"], float)
+        return State(int(data["step"]), w, total, str(data["plan"]), data.get("private") is True)
 
 
 @dataclass(frozen=True)
@@ -155,11 +161,14 @@ def _describe(part: Any) -> str:
     if is_dataclass(part) and not isinstance(part, type):
         inner = ", ".join(f"{item.name}={_describe(getattr(part, item.name))}" for item in fields(part))
         return f"{type(part).__qualname__}({inner})"
+    if isinstance(part, np.ndarray):
+        return f"array({part.shape}, {part.dtype}, {hashlib.sha256(part.tobytes()).hexdigest()[:16]})"
     code = getattr(part, "__code__", None)
     if code is not None:
         body = hashlib.sha256(code.co_code + repr(code.co_names).encode()).hexdigest()[:16]
         constants = [value for value in code.co_consts if not hasattr(value, "co_code")]
-        return f"{part.__module__}.{part.__qualname__}:{body}:{constants!r}"
+        cells = [_describe(cell.cell_contents) for cell in part.__closure__ or ()]
+        return f"{part.__module__}.{part.__qualname__}:{body}:{constants!r}:{cells}:{part.__defaults__!r}"
     return repr(part)
 
 
@@ -238,6 +247,7 @@ def descend(
         events,
         delta,
         noise=noise,
+        reasons=() if state.private or not noise.private else (SEEDED_BEFORE,),
         method=method,
         parameters=parameters,
         n=engine.n,
@@ -259,7 +269,7 @@ def _step(plan: Plan, engine: InMemory, noise: NoiseSource, state: State) -> Sta
         penalised[:, -1] = 0.0
     w = w - plan.step_size(t) * (gradient + plan.alpha * penalised)
     w = _project(plan, w)
-    return State(t, w, state.total + w, state.plan)
+    return State(t, w, state.total + w, state.plan, state.private and noise.private)
 
 
 def _project(plan: Plan, w: Array) -> Array:
@@ -292,7 +302,7 @@ def _first_state(plan: Plan, shape: tuple[int, int], start: ArrayLike | None, di
         if w.size != shape[0] * shape[1] or not np.all(np.isfinite(w)):
             raise ValueError(f"start has shape {w.shape}: give {shape[0] * shape[1]} finite numbers, {shape}.")
         w = w.reshape(shape)
-    return State(0, _project(plan, w), np.zeros(shape), digest)
+    return State(0, _project(plan, w), np.zeros(shape), digest, private=True)
 
 
 def _checked_state(state: State, digest: str, shape: tuple[int, int], steps: int) -> State:
@@ -303,6 +313,8 @@ def _checked_state(state: State, digest: str, shape: tuple[int, int], steps: int
             "resume belongs to another run: give the same loss, parameters, epsilon and data size as before "
             "(a state may only be continued by its own plan, or its price would be wrong)."
         )
+    if not (np.all(np.isfinite(state.w)) and np.all(np.isfinite(state.total))):
+        raise ValueError("resume holds numbers that are not finite: give the state as it was released.")
     if not 0 <= state.step <= steps:
         raise ValueError(f"resume.step={state.step!r} is not accepted: give a state of 0 to {steps} steps.")
     return state

@@ -192,6 +192,7 @@ class _PrivateLinearModel(BaseEstimator):
 
     def _rows(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
         """Check the shape and type of X, not its values; sparse matrices become dense."""
+        complaint = ""
         try:
             checked: Any = validate_data(
                 self,
@@ -202,11 +203,11 @@ class _PrivateLinearModel(BaseEstimator):
                 ensure_all_finite=False,
                 ensure_min_samples=2 if reset else 1,
             )
-        except ValueError as error:
-            if "could not convert" not in str(error):
-                raise
-            # The original message repeats a value of the data.
-            raise ValueError("X holds values that are not numbers: encode such columns first.") from None
+        except (ValueError, OverflowError, TypeError) as error:
+            complaint = str(error)
+            kind = type(error)
+        if complaint:
+            raise _without_data(kind, complaint)  # here, so that the original is not kept as its context
         return checked.toarray() if hasattr(checked, "toarray") else checked
 
     def _repr_html_(self) -> str:
@@ -249,7 +250,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
             if y.dtype.kind in "fiubO":
                 with np.errstate(all="ignore"):
                     return self._loss(), np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):  # whose message would repeat a value of the data
+        except (TypeError, ValueError, OverflowError):  # whose message would repeat a value of the data
             pass
         raise ValueError(f"y has dtype {y.dtype} and holds values that are not numbers: give real numbers.")
 
@@ -412,7 +413,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         As in `PrivateRidge`.
     classes : array_like, optional
         The public set of labels. A row with another label contributes nothing. Without it the set of labels in ``y`` is
-        treated as public: give it whenever the presence of a rare label is itself sensitive.
+        treated as public, and labels that are no labels (fractions, NaN) are refused: give it whenever the presence of
+        a rare label is itself sensitive.
 
     Attributes
     ----------
@@ -485,7 +487,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
             )
         # By equality, one label at a time: a label of another type is foreign and must not raise.
         place = {value: index for index, value in enumerate(self.classes_.tolist())}
-        label = np.array([place.get(value, np.nan) for value in y.tolist()], dtype=np.float64)
+        label = np.array([_place(place, value) for value in y.tolist()], dtype=np.float64)
         if len(self.classes_) > 2:
             return Multinomial(len(self.classes_)), label
         return Logistic(), 2.0 * label - 1.0
@@ -557,6 +559,28 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # with the few rows of a check, noise is all there is
         return tags
+
+
+def _place(place: dict[Any, int], value: Any) -> float:
+    try:
+        return place.get(value, np.nan)
+    except TypeError:  # a label that cannot be one
+        return np.nan
+
+
+def _without_data(kind: type[Exception], complaint: str) -> Exception:
+    """What scikit-learn says about shapes and names; nothing of what it says about values."""
+    if "Reshape your data" in complaint:
+        return ValueError(
+            "Expected 2D array, got another dimension. Reshape your data: X.reshape(-1, 1) for one column."
+        )
+    if "Complex data" in complaint:
+        return ValueError("Complex data not supported: give real numbers.")
+    if any(word in complaint for word in ("feature", "sample", "Found array with", "sparse", "Sparse")):
+        return kind(complaint)
+    if kind is TypeError:
+        return TypeError("X holds values that are not numbers: a float() argument must be a string or a real number.")
+    return ValueError("X holds values that are not numbers: encode such columns first.")
 
 
 def _given(**values: Any) -> dict[str, Any]:

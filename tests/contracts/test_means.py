@@ -190,8 +190,9 @@ def test_a_trimmed_mean_lies_on_its_public_grid_and_spends_rho_per_coordinate():
     grid = release_grid(mean.parameters, mean.trim, 2.0)
     value = release(mean, X, FullBatch(), SystemNoise())
     np.testing.assert_array_equal(np.rint(value / grid) * grid, value)
-    assert mean.events(FullBatch(), 3, 8, "x") == (ZeroConcentrated(mean.parameters.rho, 24, label="x"),)
-    assert mean.parameters.rho <= 0.5
+    spent = ZeroConcentrated(mean.parameters.epsilon**2 / 2.0, 24, label="x")
+    assert mean.events(FullBatch(), 3, 8, "x") == (spent,)
+    assert mean.parameters.rho <= mean.parameters.epsilon**2 / 2.0 <= 0.5 + 1e-12
 
 
 def test_a_trimmed_mean_is_near_the_trimmed_mean():

@@ -62,7 +62,7 @@ class Design:
 
     def weights(self, a: Array) -> Array:
         """Mallows weights of design vectors."""
-        ratio = self.radius / np.maximum(np.sqrt(np.einsum("ij,ij->i", a, a)), 1e-300)
+        ratio = self.radius / np.maximum(np.sqrt(np.einsum("ij,ij->i", a, a)), 1e-100)
         return np.minimum(1.0, np.minimum(ratio, self.cap * ratio * ratio))
 
     def gram(self, queries: Queries, label: str, share: float) -> tuple[Array, float]:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from tailguard._checks import count
@@ -37,8 +38,14 @@ def thread_count(threads: int | None = None) -> int:
 def parallel_map(function: Callable[[Task], Answer], tasks: Iterable[Task], threads: int) -> list[Answer]:
     """Apply the function to every task, in threads if there are several of both; answers in order."""
     tasks = list(tasks)
+
+    def run(share: list[Task]) -> list[Answer]:
+        # Here, because the setting does not reach other threads: a warning would be a word about the data.
+        with np.errstate(all="ignore"):
+            return [function(task) for task in share]
+
     if threads == 1 or len(tasks) < 2:
-        return [function(task) for task in tasks]
+        return run(tasks)
     global _pool
     if _pool is None:
         _pool = ThreadPoolExecutor(max_workers=max(32, threads), thread_name_prefix="tailguard")
@@ -46,7 +53,7 @@ def parallel_map(function: Callable[[Task], Answer], tasks: Iterable[Task], thre
     shares = [tasks[k::threads] for k in range(min(threads, len(tasks)))]
     # Matrix products inside a task must not start threads of their own.
     with _blas().limit(limits=1, user_api="blas"):
-        done = [_pool.submit(lambda share: [function(task) for task in share], share) for share in shares]
+        done = [_pool.submit(run, share) for share in shares]
         answers: list[list[Answer]] = [future.result() for future in done]
     return [answers[k % len(shares)][k // len(shares)] for k in range(len(tasks))]
 

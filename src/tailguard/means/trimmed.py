@@ -63,7 +63,8 @@ class TrimmedMean:
         """What ``steps`` releases spend."""
         if self.printed:
             return (NotPrivate(PRINTED_REASON, label=label),)
-        return (ZeroConcentrated(self.parameters.rho, steps * coordinates, label=label),)
+        # The budgeted price, not the certified one below it: the rest is for rounding.
+        return (ZeroConcentrated(self.parameters.epsilon**2 / 2.0, steps * coordinates, label=label),)
 
     def release(
         self, engine: InMemory, vectors: RowVectors, sampler: Sampler, noise: NoiseSource

@@ -78,6 +78,7 @@ class PrivacyReport:
         *,
         seed: int | None = None,
         noise: NoiseSource | None = None,
+        reasons: Iterable[str] = (),
         method: str = "",
         parameters: Mapping[str, Any] | None = None,
         n: int | None = None,
@@ -96,6 +97,8 @@ class PrivacyReport:
             The seed of the noise; any seed makes the run not private.
         noise : NoiseSource, optional
             In place of the seed: a source that is not private makes the run not private, seed or none.
+        reasons : iterable of str
+            Further reasons why the run is not private.
         method : str
             Name of the algorithm.
         parameters : mapping, optional
@@ -110,23 +113,23 @@ class PrivacyReport:
         known = tuple(known_events(events))
         relation = common_relation(known) if relation is None else relation
         epsilon = epsilon_of(known, delta, relation)
-        reasons = [event.reason for event in known if isinstance(event, NotPrivate)]
+        found = [event.reason for event in known if isinstance(event, NotPrivate)] + list(reasons)
         if noise is not None and not noise.private:
             seed = noise.seed
             if seed is None:
-                reasons.append("seeded: the noise comes from a source that is not private")
+                found.append("seeded: the noise comes from a source that is not private")
         if seed is not None:
-            reasons.append(f"seeded: the noise can be computed again from seed {seed}")
-        if math.isinf(epsilon) and not reasons:
-            reasons.append("no finite epsilon is known for these events at this delta")
+            found.append(f"seeded: the noise can be computed again from seed {seed}")
+        if math.isinf(epsilon) and not found:
+            found.append("no finite epsilon is known for these events at this delta")
         describe = getattr(budget, "describe", None)
         return cls(
             epsilon=epsilon,
             delta=float(delta),
             relation=relation,
             events=known,
-            private=not reasons,
-            reasons=tuple(dict.fromkeys(reasons)),
+            private=not found,
+            reasons=tuple(dict.fromkeys(found)),
             method=method,
             parameters={str(key): _plain(value) for key, value in (parameters or {}).items()},
             n_rows=None if n is None else int(n),
