@@ -30,4 +30,4 @@ bench-ridge: install
 	$(BIN)/python benchmarks/paper_ridge.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo-output reproduce-output

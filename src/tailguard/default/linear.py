@@ -330,7 +330,9 @@ class _Fit:
         strength = max(2.0 * float(u_line), 0.3) * spread * inside
         change = float(found[1] - mean_u * found[0]) / strength
         sampling = 0.6 * min(self.variance * max(1.0, clip / self.wide_clip), clip * clip) / queries.n
-        change *= max(0.0, 1.0 - 4.0 * (sd * sd + sampling) / strength**2 / max(change * change, 1e-300))
+        variance = (sd * sd + sampling) / strength**2
+        # Only where it is known well: a multiplier of 1 is right for most tables.
+        change *= max(0.0, 1.0 - 6.0 * variance / max(change * change, 1e-300)) if variance < 0.15**2 else 0.0
         self.multiplier = min(most, max(0.0, 1.0 + change))
 
     def line(self, columns: Columns) -> Line:

@@ -57,7 +57,7 @@ class SmoothedTruncation:
     tail: NDArray[np.float64]  # Chebyshev coefficients in 1/|a|, |a| > 2
     kernel: tuple[float, ...]  # m, kappa and 13 coefficients: see kernels.rows.smoothed
     table: NDArray[np.float64]  # empty, or cubics on cells where the polynomial is too coarse
-    cubic: float  # psi(a) = a - cubic a^3 to 1e-9 for |a| <= core
+    cubic: float  # psi(a) = a - cubic a^3 to 1e-7 for |a| <= core
     core: float
 
     def __call__(self, a: ArrayLike) -> NDArray[np.float64]:
@@ -141,7 +141,7 @@ def smoothed_truncation(beta: float) -> SmoothedTruncation:
         "bound": psi_bound(beta),
         "tail": _tail_series(beta),
         "cubic": 1.0 / 6.0 + 1.0 / (2.0 * beta),
-        "core": _SQRT2 / (1.0 + 5.0 / math.sqrt(beta)),
+        "core": _SQRT2 / (1.0 + 4.2 / math.sqrt(beta)),
     }
     exact = SmoothedTruncation(kernel=(), table=NO_TABLE, **bare)
     error, kernel = _kernel_polynomial(exact)
