@@ -1,9 +1,9 @@
 r"""The default: private regression that asks for nothing but epsilon.
 
 Stages, each a file: **A** `columns` (truncation, centre and scale of every column, over all floats), **B** `whitening`
-(correlations and curvature), **C** steps and **D** recalibration in `linear`, `logistic` and `poisson`. Every look
-at the data is a query of one `tailguard.means.queries.Queries` object, paid from one account; docs/default.md proves
-the sensitivities line by line.
+(correlations and curvature), **C** steps and **D** recalibration in `linear`, `logistic`, `multinomial` and `poisson`.
+Every look at the data is a query of one `tailguard.means.queries.Queries` object, paid from one account;
+docs/default.md proves the sensitivities line by line.
 
 The fitted model is linear in **truncated** features. The truncation points are released, belong to the model and are
 applied by `predict`, so that no row, of training or test, can produce an unbounded term.
@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from tailguard._checks import within
 from tailguard.default.linear import Line, fit_level, fit_line
-from tailguard.default.logistic import fit_log_odds, fit_multinomial
+from tailguard.default.logistic import fit_log_odds
+from tailguard.default.multinomial import fit_multinomial
 from tailguard.default.poisson import fit_log_mean
-from tailguard.engines.memory import InMemory
+from tailguard.engines import Data, engine_for
+from tailguard.ledger import charge
 from tailguard.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared
 from tailguard.mean import MeanResult, MeanTable, promise
 from tailguard.means.queries import Queries
@@ -30,6 +32,7 @@ from tailguard.privacy import (
     Account,
     Budget,
     Event,
+    Gaussian,
     NoiseSource,
     OverBudgetError,
     PrivacyReport,
@@ -72,15 +75,15 @@ class LinearModel:
         return LinearModel(coef, intercept, -infinite, infinite, privacy, np.zeros(coef.shape[-1]))
 
 
-def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) -> LinearModel:
+def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearModel:
     """Fit the model that the loss asks for.
 
     Parameters
     ----------
     loss : Squared, Huber, Logistic, Multinomial or Poisson
         `Huber`'s threshold is found from the data, privately.
-    X, y : ndarray
-        Rows and targets.
+    X, y
+        Rows and targets, whatever an engine takes.
     options : DefaultOptions
 
     Returns
@@ -88,10 +91,12 @@ def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) 
     LinearModel
     """
     alpha = within("alpha", options.alpha, 0.0, 1e100)
-    engine = InMemory(X, y, options.threads)
+    engine = engine_for(X, y, options.threads)
     budget, delta = promise(options.epsilon, options.delta, engine.n, options.allow_large_delta)
     noise = noise_source(options.random_state)
-    account = Account(budget, max_samples=_draws(engine.columns + 1, loss.outputs))
+    draws = _draws(engine.columns + 1, loss.outputs)
+    account = Account(budget, max_samples=draws)
+    bill = charge(_whole(budget, draws), rows=engine.n, method="default", noise=noise)
     queries = Queries(engine, account, noise)
     with np.errstate(all="ignore"):
         if isinstance(loss, (Squared, Huber)):
@@ -122,25 +127,31 @@ def fit_default(loss: Loss, X: NDArray[Any], y: Array, options: DefaultOptions) 
         budget=budget,
     )
     columns = line.columns
-    return LinearModel(coef, intercept, columns.lower, columns.upper, report, columns.mean, line.limits)
+    return LinearModel(coef, intercept, columns.lower, columns.upper, bill.settle(report), columns.mean, line.limits)
 
 
 def default_mean(table: MeanTable, noise: NoiseSource) -> MeanResult:
     """Release the mean of every column, each with an equal part of the budget: stages A and D on the column alone."""
     columns, draws = table.coordinates, _draws(1, 1)
     part = Budget(mu=total_mu(table.budget, columns * draws) / math.sqrt(columns) * (1.0 - 1e-12))
+    bill = charge(_whole(table.budget, columns * draws), rows=table.n, method="private_mean", noise=noise)
     values = np.empty(columns)
     events: list[Event] = []
     with np.errstate(all="ignore"):
         for j in range(columns):
-            column = np.asarray(table.engine.X[:, j], dtype=np.float64)
-            engine = InMemory(column[:, None], column, table.engine.threads)
-            queries = Queries(engine, Account(part, max_samples=draws), noise.at(j))
+            queries = Queries(table.engine.column(j), Account(part, max_samples=draws), noise.at(j))
             values[j] = fit_level(queries)
             events += queries.account.events
     if not table.budget.allows(events):
         raise OverBudgetError(f"the means cost more than the budget {table.budget.describe()}.")
-    return table.result("private_mean", values, tuple(events), "replace-one", noise, {})
+    result = table.result("private_mean", values, tuple(events), "replace-one", noise, {})
+    bill.settle(result.privacy)
+    return result
+
+
+def _whole(budget: Budget, draws: int) -> tuple[Event, ...]:
+    """The most that accounts on this budget can release, whatever they see."""
+    return (Gaussian(total_mu(budget, draws), samples=draws, label="whole budget"),)
 
 
 def _draws(p: int, outputs: int) -> int:

@@ -2,16 +2,19 @@ r"""Stage A: where a column lies, how wide it is and where to truncate it, over 
 
 Two queries for all columns at once, on data with no bound known:
 
-1. a **histogram of binary exponents** of ``|x - c|`` (first c = 0). A row is in one bin per column. The bins within
-the noise
-   of zero are ignored; the highest significant bin near the most credible mode gives a bound ``2^top``, the
+1. a **histogram of binary exponents** of ``|x - c|`` (first c = 0). A row is in one bin per column. Bins within the
+   noise of zero are ignored; the highest significant bin near the most credible mode gives a bound ``2^top``, the
    significant bins together a mean square;
-2. the **mean** of ``(x - c)/k``, clipped to +-1, with ``k = 2^top``, doubled if the end of the histogram is soft.
+2. the **moments** ``(v, v^2 - 1)`` of ``v = (x - c)/k``, clipped to +-1, with ``k = 2^top``, doubled if the end of the
+   histogram is soft. ``v^2 + (v^2 - 1)^2 <= 1``, so the second moment costs nothing beside the first.
 
 A column that lies far from c compared with its spread is looked at again about its released mean, at most twice.
 What comes out is a truncation ``[c - M, c + M]``, M several times the bound if the end is soft, and the mean and
-scale of the truncated column. A column in which nothing but zeros is significant is taken for a rare 0/1 column.
-Nothing here is ever larger than what the histogram saw, so one wild value cannot stretch a column.
+scale of the truncated column. The scale is that of the histogram, unless the second moment is known well, or most rows
+that are not zero are in no significant bin (a column of many zeros and a long tail): then it is the largest that the
+second moment allows, because too small a scale would multiply the noise of the column's slope. A column in which nothing but zeros is significant is
+taken for a rare 0/1 column. Nothing here is ever larger than what the histogram saw, so one wild value cannot stretch
+a column.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from tailguard.kernels.features import standardise
+from tailguard.kernels.features import predict, standardise
 from tailguard.means.queries import Noisy, Queries
 
 Array = NDArray[np.float64]
@@ -44,6 +47,9 @@ _BELOW = 41
 FALSE_ALARM = 1e-3  # probability that noise alone is taken for a mode
 SIGNIFICANT = 3.5  # standard deviations from which a bin counts
 SOFT_END = 0.05  # an end is sharp if the next bin is below this fraction of the last
+FALLING = 2.0  # standard deviations by which the last bin is below the one before it: a tail, whose end is soft
+KNOWN = 10.0  # standard deviations from which a second moment is better than that of a histogram
+HIDDEN = 0.5  # of the rows in significant bins: more than these in others, and the histogram has missed the column
 WIDE = (16.0, 4.0)  # a soft end is truncated this many bounds out: with a large budget, with a small one
 FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is looked at again
 LOOKS = (0.5, 0.2, 0.1)  # shares of the looks; the rest is
@@ -76,6 +82,12 @@ class Columns:
         standardise(np.ascontiguousarray(X), self.lower, self.upper, self.mean, self.scale, out)
         return out
 
+    def predict(self, X: NDArray[Any], shift: Array, slopes: Array) -> Array:
+        """Line ``(z - shift) . slopes`` in the standardised features z of rows."""
+        out = np.empty(len(X))
+        predict(self.standardise(X), shift, np.asarray(slopes, np.float64), out)
+        return out
+
     @staticmethod
     def unknown(count: int) -> Columns:
         """Columns that were not looked at."""
@@ -92,6 +104,7 @@ class _Reading(NamedTuple):
     seen: bool
     coarse: bool
     mass: float = 0.0  # fraction of rows in significant bins
+    hidden: bool = False  # many rows that are not zero are in no significant bin
 
 
 def exponent(a: Array) -> NDArray[np.int64]:
@@ -131,7 +144,7 @@ def locate(
 ) -> Columns:
     """Find truncation, mean and scale of ``count`` columns, ``extract(X, y)``.
 
-    Sensitivities: sqrt(2 columns) for the histograms, 2 sqrt(columns) for the means.
+    Sensitivities: sqrt(2 columns) for the histograms, 2 sqrt(columns) for the moments.
     Shares: at most ``f_hist + f_mean`` over all looks.
     """
     c, m, s = np.zeros(count), np.zeros(count), np.ones(count)
@@ -157,11 +170,17 @@ def locate(
         square = np.array([reading.square for reading in readings]) / 4.0**soft
         bound = 2.0 ** (top[todo] + soft)
 
-        def scaled(X: Any, y: Any, todo: NDArray = todo, bound: Array = bound) -> Array:
+        def powers(X: Any, y: Any, todo: NDArray = todo, bound: Array = bound) -> Array:
             with np.errstate(all="ignore"):
-                return np.nan_to_num(np.clip((extract(X, y)[:, todo] - c[todo]) / bound, -1.0, 1.0), nan=0.0)
+                v = np.nan_to_num(np.clip((extract(X, y)[:, todo] - c[todo]) / bound, -1.0, 1.0), nan=0.0)
+            return np.column_stack([v, v * v - 1.0])
 
-        first, sd = queries.mean("column means", scaled, len(todo), math.sqrt(len(todo)), f_mean * part / sum(LOOKS))
+        share = f_mean * part / sum(LOOKS)
+        moments, sd = queries.mean("column means", powers, 2 * len(todo), math.sqrt(len(todo)), share)
+        first, second = moments[: len(todo)], moments[len(todo) :] + 1.0
+        hidden = np.array([reading.hidden for reading in readings])
+        square = np.where(hidden, np.clip(second + sd, square, 1.0), square)
+        square = np.where(second > KNOWN * sd, np.minimum(second, 1.0), square)
         first = np.clip(first, -1.0, 1.0) if centred else np.zeros(len(todo))
         # A bound of exactly 1 with a sharp end, or nothing seen at all: a 0/1 column, however rare or common.
         unit = (top[todo] == 0) & ~soft & (look == 0)
@@ -170,7 +189,7 @@ def locate(
         far = (first**2 > FAR * square + 4.0 * sd**2) & (mass > 0.5) & ~unit
         variance = np.maximum(square - first**2 + sd**2, np.maximum(0.1 * square, sd**2))
         if centred:
-            rare = np.maximum(np.abs(first) * (1.0 - np.abs(first)), SIGNIFICANT * sd_hist)
+            rare = np.maximum(mass * (1.0 - mass), SIGNIFICANT * sd_hist)
             variance = np.where(unit, rare, variance)
         reach[todo] = np.where(soft, wide, 1.0) * bound
         s[todo] = bound * np.sqrt(np.minimum(variance, 1.0))
@@ -194,14 +213,14 @@ def _first_readings(queries: Queries, moved: Extract, count: int, share: float) 
         return queries.counts("column scales", function, shape, math.sqrt(2.0 * len(columns)), share * part)
 
     first = ask(np.arange(count), LOOKS[0])
-    readings = [_read_first(h[1:], first.sd) for h in first.value]
+    readings = [_read_first(counts, first.sd) for counts in first.value]
     lost = np.flatnonzero([not reading.seen for reading in readings])
     if len(lost):
         second = ask(lost, AGAIN)
         weight = first.sd**2 / (first.sd**2 + second.sd**2)
         sd = first.sd * second.sd / math.hypot(first.sd, second.sd)
-        for j, h in zip(lost, second.value, strict=True):
-            readings[j] = _read_first((weight * h + (1.0 - weight) * first.value[j])[1:], sd)
+        for j, counts in zip(lost, second.value, strict=True):
+            readings[j] = _read_first(weight * counts + (1.0 - weight) * first.value[j], sd)
     return readings, first.sd
 
 
@@ -209,11 +228,12 @@ def _later_readings(queries: Queries, moved: Extract, top: Array, share: float) 
     """Histograms below the known bounds, about new centres."""
     function: Extract = lambda X, y: later_look(moved(X, y), top)  # noqa: E731
     noisy = queries.counts("column scales", function, (len(top), _BELOW), math.sqrt(2.0 * len(top)), share)
-    return [_read_later(h[1:], noisy.sd, bound) for h, bound in zip(noisy.value, top, strict=True)], noisy.sd
+    return [_read_later(*pair, noisy.sd) for pair in zip(noisy.value, top, strict=True)], noisy.sd
 
 
-def _read_first(h: Array, sd: float) -> _Reading:
+def _read_first(counts: Array, sd: float) -> _Reading:
     """The most credible mode, and from there upwards over significant bins, stricter the wider the gap."""
+    h = counts[1:]
     windows = [np.convolve(h, np.ones(k), "same") / math.sqrt(k) for k in (1, 3, 5)]
     z = np.max(windows, axis=0) / sd
     mode = int(np.argmax(np.where(z > 0, z * z / 2.0, 0.0) + _LOG_PRIOR))
@@ -228,23 +248,26 @@ def _read_first(h: Array, sd: float) -> _Reading:
         if h[k] > (SIGNIFICANT + 0.5 * (k - significant[-1] - 1)) * sd:
             significant.append(k)
         k += 1
-    return _reading(h, sd, significant, _TOPS, bool(_COARSE[significant[-1]]))
+    return _reading(counts, sd, significant, _TOPS, bool(_COARSE[significant[-1]]))
 
 
-def _read_later(h: Array, sd: float, below: float) -> _Reading:
+def _read_later(counts: Array, below: float, sd: float) -> _Reading:
     """The highest significant bin below the known bound."""
+    h = counts[1:]
     significant = [k for k in range(len(h)) if h[k] > SIGNIFICANT * sd]
     if not significant:
         return _Reading(math.nan, 0.0, soft=True, seen=False, coarse=False)
-    return _reading(h, sd, significant, np.arange(below - len(h) + 1.0, below + 1.0), coarse=False)
+    return _reading(counts, sd, significant, np.arange(below - len(h) + 1.0, below + 1.0), coarse=False)
 
 
-def _reading(h: Array, sd: float, significant: list[int], tops: Array, coarse: bool) -> _Reading:
-    last = significant[-1]
+def _reading(counts: Array, sd: float, significant: list[int], tops: Array, coarse: bool) -> _Reading:
+    zeros, h, last = counts[0], counts[1:], significant[-1]
     top = float(np.clip(tops[last], -990.0, 990.0))
     following = h[last + 1] if last + 1 < len(h) else 0.0
-    soft = bool(following + sd >= SOFT_END * h[last])
+    falling = last > 0 and h[last - 1] > h[last] + FALLING * sd
+    soft = bool(falling or following + sd >= SOFT_END * h[last])
     # 7/12 is the mean of x^2 over (1/2, 1]: what a row of the top bin adds to the mean square.
     square = sum(max(float(h[k]), 0.0) * 4.0 ** (tops[k] - tops[last]) for k in significant)
     mass = float(sum(h[k] for k in significant))
-    return _Reading(top, max(square, SIGNIFICANT * sd) * 7.0 / 12.0, soft, seen=True, coarse=coarse, mass=mass)
+    hidden = bool(1.0 - zeros - mass > HIDDEN * mass)
+    return _Reading(top, max(square, SIGNIFICANT * sd) * 7.0 / 12.0, soft, True, coarse, mass, hidden)

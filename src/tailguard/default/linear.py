@@ -18,7 +18,7 @@ is extrapolated
 =================  ===================================================  ==========================  =================
 query              one row                                              L2 sensitivity of the sum   share
 =================  ===================================================  ==========================  =================
-steps, clip        1{abs(r) <= grid}, one count a level                 sqrt(levels)                .05 in all
+steps, clip        1{abs(r) <= grid}, one count a level                 sqrt(levels)                .03 in all
 steps, score       w a clip(r, c)                                       2 R c                       what is left
 variances          (min(r^2, c^2), e^2), abs(e) <= c + c'/q             hypot(c^2, (c + c'/q)^2)    .01
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
@@ -49,9 +49,10 @@ from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
-HISTOGRAM, MEAN = (0.005, 0.10), (0.005, 0.08)  # noise worth paying for, and the most to pay
-F_CLIP, F_VARIANCE, F_INSTRUMENT, F_LEVEL = 0.05, 0.01, 0.01, 0.10
+HISTOGRAM, MEAN = (0.005, 0.10), (0.01, 0.04)  # noise worth paying for, and the most to pay
+F_CLIP, F_VARIANCE, F_INSTRUMENT, F_LEVEL = 0.03, 0.01, 0.01, 0.10
 PHASES = {"mean": (0.35, 0.25, 0.40), "bulk": (0.15, 0.25, 0.60)}  # shares of wide, narrow and last steps
+BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
 STEPS, SKIPPED = (3, 4, 4), (1, 2, 0)  # steps of each phase, and those not averaged
 NARROW = 0.65  # quantile of the narrow clip
 TAIL = 4.0  # fraction beyond the wide clip, over the noise-to-signal ratio of a score
@@ -145,7 +146,7 @@ class _Fit:
     def __init__(self, queries: Queries, y_column: Columns, target: str, intercept: bool, ratio: float) -> None:
         self.queries, self.target, self.intercept = queries, target, intercept
         self.y_mean, self.y_scale = float(y_column.mean[0]), float(y_column.scale[0])
-        self.y_reach = float(y_column.reach[0])
+        self.y_reach, self.y_middle = float(y_column.reach[0]), float(y_column.centre[0])
         self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
         self.constant, self.multiplier = 0.0, 1.0
         self.design: Design | None = None
@@ -153,8 +154,10 @@ class _Fit:
         self.level_share = min(0.25, F_LEVEL + ratio / 2.0)
 
     def standard(self, y: NDArray[Any]) -> Array:
-        """The target in units of its scale."""
-        return np.clip((np.asarray(y, np.float64) - self.y_mean) / self.y_scale, -1e9, 1e9)
+        """The target in units of its scale; one that is far beyond all that was seen counts as missing."""
+        y = np.asarray(y, np.float64)
+        near = np.abs(y - self.y_middle) <= BEYOND * self.y_reach
+        return np.where(near, (y - self.y_mean) / self.y_scale, np.nan)
 
     # ---------------------------------------------------------------- C
 
@@ -199,7 +202,7 @@ class _Fit:
     def _residual(self, theta: Array) -> Callable[[Any, Any], Array]:
         design = self.design
         assert design is not None
-        return lambda X, y: design.vectors(X) @ theta - self.standard(y)
+        return lambda X, y: design.predictor(design.vectors(X), theta) - self.standard(y)
 
     def _phase(self, phase: int, track: _Track, level: float, theta: Array, share: float) -> Array:
         """Steps of one kind from theta; returns their average."""
@@ -214,7 +217,7 @@ class _Fit:
 
             def score(X: Any, y: Any, clip: float = clip, here: Array = here) -> Array:
                 a = design.vectors(X)
-                r = np.clip(np.nan_to_num(a @ here - self.standard(y), nan=0.0), -clip, clip)
+                r = np.clip(np.nan_to_num(design.predictor(a, here) - self.standard(y), nan=0.0), -clip, clip)
                 return np.asarray(a * (design.weights(a) * r)[:, None])
 
             gradient, sd = queries.mean("steps", score, design.width, design.radius * clip, share * part)
@@ -268,10 +271,7 @@ class _Fit:
 
     def _parts(self, X: Any, y: Any) -> tuple[Array, Array]:
         """Fitted line without its level, and the residual; a missing target counts as fitted."""
-        if self.design is None:
-            line = np.zeros(len(X))
-        else:
-            line = (self.design.columns.standardise(X) - self.design.shift) @ self.slopes
+        line = np.zeros(len(X)) if self.design is None else self.design.line(X, self.slopes)
         return line, np.nan_to_num(self.standard(y) - self.constant - self.multiplier * line, nan=0.0)
 
     def recalibrate(self) -> None:

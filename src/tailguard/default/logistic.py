@@ -1,18 +1,16 @@
-r"""The default for logistic regression, with two or more classes.
+r"""The default for logistic regression with two classes.
 
-Two classes: Newton steps on the score ``w a (p - y)/max(p, 1 - p)``. The weights w and 1/max(p, 1 - p) depend on the
+Newton steps on the score ``w a (p - y)/max(p, 1 - p)``. The weights w and 1/max(p, 1 - p) depend on the
 features only, so the equations are still solved by the true coefficients (Fisher consistency), and ``|score| <= R``:
 no clip is needed. Its expected slope in the predictor is ``min(p, 1 - p)``, which is averaged over a normal
 predictor with the released level and spread. Then level and multiplier of the fitted line are recalibrated by two
 Newton steps in two dimensions.
 
-More classes: the multinomial score ``w (softmax(z) - onehot(y)) a'``, of norm at most ``sqrt(2) R``.
-
 =================  =====================================  ==========================  =========================
 query              one row                                L2 sensitivity of the sum   share
 =================  =====================================  ==========================  =========================
-prevalence         1{y = class}                           1, or 2 sqrt(1 - 1/K)       at most .03
-steps              score                                  2 R, or 2 sqrt(2) R         what is left
+prevalence         1{y > 0}                               1                           at most .03
+steps              score                                  2 R                         what is left
 instrument         (u, u^2), abs(u) <= 1                  sqrt(5)                     .01
 recalibration      (s, s u), abs(s) <= 1                  2 sqrt(2)                   at most .03, twice
 =================  =====================================  ==========================  =========================
@@ -25,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink
 from tailguard.default.columns import Columns
@@ -119,7 +116,7 @@ def _steps(
 
         def score(X: Any, y: Any, here: Array = here) -> Array:
             a = design.vectors(X)
-            return np.asarray(a * (design.weights(a) * bounded_score(a @ here, y))[:, None])
+            return np.asarray(a * (design.weights(a) * bounded_score(design.predictor(a, here), y))[:, None])
 
         gradient, sd = queries.mean("steps", score, design.width, design.radius, share * part)
         step = bent.inverse @ (gradient / slope + bent.penalty @ theta)
@@ -142,7 +139,7 @@ def _recalibrate(
     multiplier = 1.0
 
     def line_and_instrument(X: Any) -> tuple[Array, Array]:
-        line = (design.columns.standardise(X) - design.shift) @ slopes
+        line = design.line(X, slopes)
         return line, np.clip(line / max(1.5 * spread, 1e-12), -1.0, 1.0)
 
     def moments(X: Any, y: Any) -> Array:
@@ -167,64 +164,3 @@ def _recalibrate(
         if intercept:
             level -= min(2.0, max(-2.0, _james_stein(float(first), sd * sd) / slope))
     return multiplier * slopes, level
-
-
-def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Line, float]:
-    """Fit one predictor per class; also the curvature of the loss, for penalties."""
-    d = queries.engine.columns
-    # More coordinates, and a curvature of about 1/(2 classes) where the bounded score of two classes has 1/2.
-    ratio = noise_to_signal(queries, d + 1) * 2.0 * classes
-    with_slopes = ratio <= TOO_NOISY
-    share = queries.share_for(math.sqrt(2.0), *LEVEL) if with_slopes else 1.0
-
-    def membership(X: Any, y: Any) -> Array:
-        return np.asarray((y[:, None] == np.arange(classes)) - 1.0 / classes, dtype=np.float64)
-
-    # A row is a corner of the simplex about its middle: two rows are sqrt(2) apart, twice this radius at K = 2.
-    found, sd = queries.mean("prevalence", membership, classes, math.sqrt(1.0 - 1.0 / classes), share)
-    prevalence = np.maximum(found + 1.0 / classes, max(sd, 1.0 / queries.n))
-    levels = np.log(prevalence / prevalence.sum())
-    levels = levels - levels.mean() if intercept else np.zeros(classes)
-    if not with_slopes:
-        line = Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d), LIMITS, LEVEL_ONLY)
-        return line, 0.25
-    columns = locate_features(queries, intercept, NEAR)
-    design = decorrelate(queries, columns, intercept)
-    bent = curvature(queries, design)
-    share, count = queries.account.left, STEPS[0] if ratio <= QUIET else STEPS[1]
-    theta = np.column_stack([levels, np.zeros((classes, d))])
-    average = Average(np.zeros_like(theta))
-    # Expected curvature over features that are normal in whitened coordinates: fixed public points.
-    points = np.column_stack([np.ones(512), np.random.default_rng(0).standard_normal((512, d))])
-    for t, part in enumerate(geometric(count, 1.3)):
-        p = softmax(points @ theta.T, axis=1)
-        expected = np.diag(p.mean(axis=0)) - p.T @ p / len(p)
-        values, V = np.linalg.eigh(expected)
-        values = np.maximum(values, 0.25 * float(np.mean(values)))
-        inverse = (V / values) @ V.T
-        here = theta
-
-        def score(X: Any, y: Any, here: Array = here) -> Array:
-            a = design.vectors(X)
-            gap = softmax(a @ here.T, axis=1) - (y[:, None] == np.arange(classes))
-            gap = np.where(np.isnan(y)[:, None], 0.0, gap)
-            weighted = a * design.weights(a)[:, None]
-            return np.asarray((gap[:, :, None] * weighted[:, None, :]).reshape(len(a), -1))
-
-        bound = math.sqrt(2.0) * design.radius
-        gradient, sd = queries.mean("steps", score, classes * design.width, bound, share * part)
-        gradient = gradient.reshape(classes, -1) - gradient.reshape(classes, -1).mean(axis=0)
-        theta = theta - inverse @ (gradient @ bent.inverse) - theta @ bent.penalty @ bent.inverse
-        theta = np.column_stack([np.clip(theta[:, 0], -8.0, 8.0), into_ball(theta[:, 1:], LIMIT)])
-        if not intercept:
-            theta[:, 0] = 0.0
-        if t >= count / 2.0:
-            average.add(theta, sd**2)
-    theta, W = average.value, design.whitening
-    slopes = np.empty((classes, d))
-    for k in range(classes):
-        scale = float(inverse[k] @ inverse[k])
-        noise = INFLATION * average.variance * scale * bent.inverse @ bent.inverse
-        noise = noise + math.sqrt(scale) * bent.inverse / queries.n
-        slopes[k], _ = shrink(W @ theta[k, 1:], W @ noise[1:, 1:] @ W.T, design.correlation)
-    return Line(columns, design.shift, slopes, theta[:, 0], design.correlation, LIMITS), 0.2

@@ -8,7 +8,7 @@ target and of the fitted means.
 =================  =====================================  ==========================  =========================
 query              one row                                L2 sensitivity of the sum   share
 =================  =====================================  ==========================  =========================
-clip               1{abs(r) <= grid}, one count a level   sqrt(levels)                .05 in all
+clip               1{abs(r) <= grid}, one count a level   sqrt(levels)                .03 in all
 steps              w a clip(r, c)                         2 R c                       what is left
 level              (min(y, b), min(exp(z), b))            sqrt(2) b                   .15
 =================  =====================================  ==========================  =========================
@@ -77,7 +77,7 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
     theta, average, clip = np.zeros(design.width), Average(np.zeros(design.width)), None
 
     def fitted(a: Array, theta: Array) -> Array:
-        return np.exp(np.clip(offset + a @ theta, -20.0, LARGEST))
+        return np.exp(np.clip(offset + design.predictor(a, theta), -20.0, LARGEST))
 
     for t, part in enumerate(geometric(STEPS, 1.2)):
         here = theta
@@ -111,8 +111,7 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
     cap = min(top, 8.0 * bound)
 
     def levels(X: Any, y: Any) -> Array:
-        line = (columns.standardise(X) - design.shift) @ slopes
-        model = np.exp(np.clip(constant + line, -20.0, LARGEST))
+        model = np.exp(np.clip(constant + design.line(X, slopes), -20.0, LARGEST))
         model = np.minimum(model, cap)
         target = np.minimum(counts(y), cap)
         return np.column_stack([np.where(np.isnan(target), model, target), model]) - cap / 2.0

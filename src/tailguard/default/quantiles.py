@@ -23,11 +23,13 @@ def quantile(
     """Smallest grid point with about a fraction ``level`` of ``|residual|`` at or below it, and that noisy fraction.
 
     The counts of all grid points are added up once; each level of the bisection releases one of them, of sensitivity 1.
+    A missing residual counts as zero, as it does wherever residuals are averaged.
     """
 
     def counts(X: Any, y: Any) -> NDArray[np.int64]:
         with np.errstate(all="ignore"):
-            return np.bincount(np.searchsorted(grid, np.abs(residual(X, y))), minlength=len(grid) + 1)
+            size = np.nan_to_num(np.abs(residual(X, y)), nan=0.0, posinf=np.inf)
+            return np.bincount(np.searchsorted(grid, size), minlength=len(grid) + 1)
 
     below = np.cumsum(queries.engine.integer_sum(counts, (len(grid) + 1,)))
     low, high, fraction = -1, len(grid) - 1, level

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.columns import Columns
+from tailguard.kernels.features import predict, rotate
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
@@ -53,16 +54,28 @@ class Design:
 
     def vectors(self, X: NDArray[Any]) -> Array:
         """Design vectors of rows."""
-        z = self.columns.standardise(X)
-        a = np.empty((len(z), self.width))
+        a = np.empty((len(X), self.width))
         a[:, 0] = 1.0 if self.intercept else 0.0
-        z -= self.shift
-        np.matmul(z, self.whitening, out=a[:, 1:])
+        rotate(self.columns.standardise(X), self.shift, np.ascontiguousarray(self.whitening), a[:, 1:])
         return a
+
+    def predictor(self, a: Array, theta: Array) -> Array:
+        """Predictors ``a . theta`` of design vectors, for one theta or for every row of a matrix."""
+        if theta.ndim == 2:
+            outputs = np.empty((len(a), len(theta)))
+            rotate(a, np.zeros(self.width), np.ascontiguousarray(theta.T), outputs)
+            return outputs
+        out = np.empty(len(a))
+        predict(a, np.zeros(self.width), theta, out)
+        return out
+
+    def line(self, X: NDArray[Any], slopes: Array) -> Array:
+        """Line of rows, without its level, for slopes in standardised features."""
+        return self.columns.predict(X, self.shift, slopes)
 
     def weights(self, a: Array) -> Array:
         """Mallows weights of design vectors."""
-        ratio = self.radius / np.maximum(np.sqrt(np.einsum("ij,ij->i", a, a)), 1e-100)
+        ratio = self.radius / np.maximum(np.sqrt(np.sum(a * a, axis=1)), 1e-100)
         return np.minimum(1.0, np.minimum(ratio, self.cap * ratio * ratio))
 
     def gram(self, queries: Queries, label: str, share: float) -> tuple[Array, float]:

@@ -1,0 +1,148 @@
+r"""The default for logistic regression with three or more classes.
+
+Newton steps on the score ``w (softmax(z) - onehot(y)) a' / g``, where g is the largest norm that
+``softmax(z) - onehot(y)`` has for any label: it depends on the features only, so the true coefficients still solve the
+equations, and the score has norm at most R whatever the label.
+
+The derivative of the score couples all classes with all features. Its expectation is taken over fixed public points,
+normal in whitened coordinates, and bent by the released curvature: a full Newton step without another look at the data.
+
+=================  =====================================  ==========================  =========================
+query              one row                                L2 sensitivity of the sum   share
+=================  =====================================  ==========================  =========================
+prevalence         1{y = class}                           2 sqrt(1 - 1/K)             at most .03
+steps              score                                  2 R                         what is left
+=================  =====================================  ==========================  =========================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from tailguard.default.averaging import Average, geometric, into_ball, shrink
+from tailguard.default.columns import Columns
+from tailguard.default.linear import INFLATION, LEVEL_ONLY, Line, locate_features, noise_to_signal
+from tailguard.default.logistic import LEVEL, LIMIT, LIMITS, NEAR
+from tailguard.default.whitening import Curvature, Design, curvature, decorrelate
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+
+TOO_NOISY, QUIET = 0.25, 0.03  # noise-to-signal ratios from which only levels are fitted; with which steps are many
+STEPS, GROWTH = (10, 5), 1.8
+FLOOR = 1.0  # smallest eigenvalue of the expected curvature, over their mean
+POINTS = 1024  # over which the curvature is averaged
+
+
+def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Line, float]:
+    """Fit one predictor per class; also the curvature of the loss, for penalties."""
+    d = queries.engine.columns
+    # More coordinates, and a curvature of about 1/(2 classes) where the bounded score of two classes has 1/2.
+    ratio = noise_to_signal(queries, d + 1) * 2.0 * classes
+    with_slopes = ratio <= TOO_NOISY
+    levels = _levels(queries, classes, queries.share_for(math.sqrt(2.0), *LEVEL) if with_slopes else 1.0)
+    levels = levels if intercept else np.zeros(classes)
+    if not with_slopes:
+        line = Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d), LIMITS, LEVEL_ONLY)
+        return line, 0.25
+    columns = locate_features(queries, intercept, NEAR)
+    design = decorrelate(queries, columns, intercept)
+    bent = curvature(queries, design)
+    average, inverse = _steps(queries, design, bent, levels, STEPS[0] if ratio <= QUIET else STEPS[1])
+    theta, W = average.value, design.whitening
+    slopes, squared = np.empty((classes, d)), inverse @ inverse
+    for k in range(classes):
+        block = slice(k * design.width + 1, (k + 1) * design.width)
+        noise = INFLATION * average.variance * squared[block, block] + inverse[block, block] / queries.n
+        slopes[k], _ = shrink(W @ theta[k, 1:], W @ noise @ W.T, design.correlation)
+    return Line(columns, design.shift, slopes, theta[:, 0], design.correlation, LIMITS), 0.2
+
+
+def _levels(queries: Queries, classes: int, share: float) -> Array:
+    """Logarithms of the prevalences, of mean zero."""
+
+    def membership(X: Any, y: Any) -> Array:
+        return np.asarray((y[:, None] == np.arange(classes)) - 1.0 / classes, dtype=np.float64)
+
+    # A row is a corner of the simplex about its middle: two rows are sqrt(2) apart, twice this radius at K = 2.
+    found, sd = queries.mean("prevalence", membership, classes, math.sqrt(1.0 - 1.0 / classes), share)
+    levels = np.log(np.maximum(found + 1.0 / classes, max(sd, 1.0 / queries.n)))
+    return np.asarray(levels - levels.mean())
+
+
+def _steps(queries: Queries, design: Design, bent: Curvature, levels: Array, count: int) -> tuple[Average, Array]:
+    """Newton steps; returns the average of the later iterates, (classes, width), and the last inverse curvature."""
+    classes, d = len(levels), design.width - 1
+    share = queries.account.left
+    theta = np.column_stack([levels, np.zeros((classes, d))])
+    average, expected, noise = Average(np.zeros_like(theta)), _ExpectedCurvature(design, bent, classes), 0.0
+    for t, part in enumerate(geometric(count, GROWTH)):
+        # Noise makes coefficients look large, and the curvature small: it is taken out first.
+        size = float(np.sum(theta[:, 1:] ** 2))
+        signal = math.sqrt(max(0.0, 1.0 - noise / max(size, 1e-300)))
+        inverse = expected.inverse(theta * np.append(1.0, np.full(d, signal)))
+        here = theta
+
+        def score(X: Any, y: Any, here: Array = here) -> Array:
+            a = design.vectors(X)
+            p = softmax(design.predictor(a, here), axis=1)
+            gap = (p - (y[:, None] == np.arange(classes))) / largest_gap(p)[:, None]
+            gap = np.where(np.isnan(y)[:, None], 0.0, gap)
+            weighted = a * design.weights(a)[:, None]
+            return np.asarray((gap[:, :, None] * weighted[:, None, :]).reshape(len(a), -1))
+
+        gradient, sd = queries.mean("steps", score, theta.size, design.radius, share * part)
+        gradient = gradient.reshape(classes, -1) - gradient.reshape(classes, -1).mean(axis=0)
+        # The penalty of the released curvature is that of a score whose slope in the predictor is 1; here it is 1/K.
+        step = inverse @ (gradient + theta @ bent.penalty / classes).ravel()
+        theta = theta - step.reshape(classes, -1)
+        theta = np.column_stack([np.clip(theta[:, 0], -8.0, 8.0), into_ball(theta[:, 1:], LIMIT)])
+        if not design.intercept:
+            theta[:, 0] = 0.0
+        noise = sd**2 * float(np.sum(inverse * inverse))
+        if t >= count / 2.0:
+            average.add(theta, sd**2)
+    return average, inverse
+
+
+def largest_gap(p: Array) -> Array:
+    """Largest norm of ``p - onehot(y)`` over the labels y: that of the least likely one."""
+    return np.sqrt(1.0 - 2.0 * np.min(p, axis=1) + np.sum(p * p, axis=1))
+
+
+class _ExpectedCurvature:
+    """Expected derivative of the score over normal features, bent by the released curvature."""
+
+    def __init__(self, design: Design, bent: Curvature, classes: int) -> None:
+        rng = np.random.default_rng(0)
+        constant = np.full(POINTS, 1.0 if design.intercept else 0.0)
+        self.points = np.column_stack([constant, rng.standard_normal((POINTS, design.width - 1))])
+        self.weights = design.weights(self.points) / POINTS
+        own = (self.points * self.weights[:, None]).T @ self.points
+        if not design.intercept:
+            own[0, 0] = 1.0
+        self.bend = np.kron(np.eye(classes), _root(bent.inverse) @ _root(own))
+
+    def inverse(self, theta: Array) -> Array:
+        """Inverse of the curvature at coefficients (classes, width), its eigenvalues bounded below."""
+        p = softmax(self.points @ theta.T, axis=1)
+        weight = self.weights / largest_gap(p)
+        classes, width = theta.shape
+        H = np.zeros((classes, width, classes, width))
+        for j in range(classes):
+            for k in range(j, classes):
+                slope = weight * p[:, j] * (float(j == k) - p[:, k])
+                H[j, :, k] = H[k, :, j] = (self.points * slope[:, None]).T @ self.points
+        values, V = np.linalg.eigh(H.reshape(classes * width, -1))
+        values = np.maximum(values, FLOOR * float(np.mean(values)))
+        return np.asarray(self.bend @ ((V / values) @ V.T) @ self.bend.T)
+
+
+def _root(matrix: Array) -> Array:
+    values, V = np.linalg.eigh(matrix)
+    return np.asarray((V * np.sqrt(np.maximum(values, 0.0))) @ V.T)
