@@ -13,19 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.constraints import Constraint
+from tailguard.engines import Engine
+from tailguard.engines.threads import plain_products
 from tailguard.losses import Loss, PerRow, Squared
 
 Array = NDArray[np.float64]
 
+_TOGETHER = 2**25  # values of rows that are gathered at a time
+
 
 def block_minimisers(
     loss: Loss,
-    X: NDArray,
-    y: NDArray,
+    engine: Engine,
     order: NDArray[np.int64],
     blocks: int,
     constraint: Constraint,
     alpha: float,
+    fit_intercept: bool,
     threads: int,
     advance: Callable[[], None],
 ) -> Array:
@@ -33,8 +37,9 @@ def block_minimisers(
 
     Parameters
     ----------
-    loss, X, y
-        The problem.
+    loss : Loss
+    engine : Engine
+        The rows.
     order : ndarray of int64
         A permutation of the rows that does not depend on the data.
     blocks : int
@@ -43,25 +48,35 @@ def block_minimisers(
         The bounded set W.
     alpha : float
         L2 penalty.
+    fit_intercept : bool
+        One more coefficient, the last, on a column of ones.
     threads : int
     advance : callable
         Called after each block, for a progress bar.
     """
-    size = loss.outputs * X.shape[1]
+    width = engine.columns + fit_intercept
+    size = loss.outputs * width
     public = constraint.project(np.zeros(size))
     edges = np.linspace(0, len(order), blocks + 1).astype(np.int64)
     answers = np.empty((blocks, size))
 
-    def solve(i: int) -> None:
-        rows = order[edges[i] : edges[i + 1]]
+    def solve(i: int, X: NDArray, y: NDArray) -> None:
+        X = np.column_stack([X, np.ones(len(X))]) if fit_intercept else X
         with np.errstate(all="ignore"):
-            answer = _minimiser(loss, np.asarray(X[rows], np.float64), np.asarray(y[rows], np.float64), alpha)
+            answer = _minimiser(loss, np.asarray(X, np.float64), np.asarray(y, np.float64), alpha)
             answers[i] = constraint.project(answer) if np.all(np.isfinite(answer)) else public
 
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        for done in as_completed([pool.submit(solve, i) for i in range(blocks)]):
-            done.result()
-            advance()
+    # As many blocks at a time as fit into some memory: rows that are not in memory are read once for each group.
+    together = max(1, _TOGETHER // (width * (int(edges[1]) + 1)))
+    with plain_products(), ThreadPoolExecutor(max_workers=threads) as pool:
+        for first in range(0, blocks, together):
+            group = range(first, min(first + together, blocks))
+            start = edges[first]
+            X, y = engine.take(order[start : edges[group.stop]])
+            parts = {i: slice(edges[i] - start, edges[i + 1] - start) for i in group}
+            for done in as_completed([pool.submit(solve, i, X[part], y[part]) for i, part in parts.items()]):
+                done.result()
+                advance()
     return answers
 
 
@@ -93,5 +108,6 @@ def _minimiser(loss: Loss, X: Array, y: Array, alpha: float) -> Array:
 
     from scipy.optimize import minimize  # half of the package's import time
 
-    # A fixed number of iterations; the status is not looked at, since it depends on the data.
-    return np.asarray(minimize(risk, np.zeros(size), jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)
+    # Both bounded, so that no row can keep a block busy; the status is not looked at, since it depends on the data.
+    limits = {"maxiter": 200, "maxfun": 500}
+    return np.asarray(minimize(risk, np.zeros(size), jac=True, method="L-BFGS-B", options=limits).x)

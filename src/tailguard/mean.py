@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tailguard._checks import as_numbers, data_matrix, positive, within
-from tailguard.engines.memory import InMemory
+from tailguard.engines import Data, Engine, elsewhere, engine_for
 from tailguard.engines.vectors import RowValues, RowVectors
+from tailguard.ledger import charge
 from tailguard.privacy import (
     Budget,
     Event,
@@ -31,9 +32,7 @@ class Mean(Protocol):
     def events(self, sampler: Sampler, steps: int, coordinates: int, label: str) -> tuple[Event, ...]:
         """What ``steps`` releases spend."""
 
-    def release(
-        self, engine: InMemory, vectors: RowVectors, sampler: Sampler, noise: NoiseSource
-    ) -> NDArray[np.float64]:
+    def release(self, engine: Engine, vectors: RowVectors, sampler: Sampler, noise: NoiseSource) -> NDArray[np.float64]:
         """Release the mean of the vectors of the rows of one step."""
 
 
@@ -57,7 +56,7 @@ class MeanResult:
 class MeanTable:
     """Checked arguments of a private mean."""
 
-    engine: InMemory
+    engine: Engine
     single: bool
     budget: Budget
     delta: float
@@ -74,14 +73,17 @@ class MeanTable:
 
     @staticmethod
     def of(
-        x: ArrayLike, epsilon: float | Budget | None, delta: float | None, allow_large_delta: bool, threads: int | None
+        x: Data, epsilon: float | Budget | None, delta: float | None, allow_large_delta: bool, threads: int | None
     ) -> MeanTable:
         """Check the arguments that all private means share."""
-        array = as_numbers("x", x)
-        single = array.ndim == 1
-        X = data_matrix("x", array[:, None] if single else array)
-        budget, delta = promise(epsilon, delta, len(X), allow_large_delta)
-        return MeanTable(InMemory(X, threads=threads), single, budget, delta)
+        if not elsewhere(x):
+            x = as_numbers("x", x)
+        single = getattr(x, "ndim", 2) == 1
+        if isinstance(x, np.ndarray):
+            x = data_matrix("x", x[:, None] if single else x)
+        engine = engine_for(x, None, threads, target="none")
+        budget, delta = promise(epsilon, delta, engine.n, allow_large_delta)
+        return MeanTable(engine, single, budget, delta)
 
     def release(
         self, method: str, mean: Mean, sampler: Sampler, noise: NoiseSource, facts: dict[str, Any]
@@ -91,8 +93,11 @@ class MeanTable:
         open_price = any(isinstance(event, NotPrivate) for event in events)
         if not open_price and not self.budget.allows(events, sampler.relation):
             raise OverBudgetError(f"the mean costs more than the budget {self.budget.describe()}: give more noise.")
+        bill = charge(events, rows=self.n, method=method, noise=noise)
         value = mean.release(self.engine, RowValues(), sampler, noise)[0]
-        return self.result(method, value, events, sampler.relation, noise, facts)
+        result = self.result(method, value, events, sampler.relation, noise, facts)
+        bill.settle(result.privacy)
+        return result
 
     def result(
         self,

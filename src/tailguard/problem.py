@@ -9,10 +9,10 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tailguard._checks import count, data_matrix, data_vector, instance_of, one_of, within
+from tailguard._checks import count, instance_of, one_of, within
 from tailguard.constraints import Constraint, Unconstrained
 from tailguard.descent import Average, Callback, Plan, Result, State, descend
-from tailguard.engines.memory import InMemory
+from tailguard.engines import Data, Engine, engine_for
 from tailguard.losses import Loss, PerRow
 from tailguard.mean import Mean, promise
 from tailguard.means.gaussian import GaussianMean
@@ -72,7 +72,7 @@ class Problem:
     """Checked arguments that all algorithms share."""
 
     loss: Loss
-    engine: InMemory
+    engine: Engine
     budget: Budget | None
     delta: float
     sampler: Sampler
@@ -88,8 +88,8 @@ class Problem:
     @staticmethod
     def of(
         loss: Loss,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: Data,
+        y: Any,
         epsilon: float | Budget | None,
         delta: float | None,
         steps: int,
@@ -105,20 +105,18 @@ class Problem:
         instance_of(
             "constraint", options.get("constraint", Unconstrained()), Constraint, "tailguard.constraints.L2Ball(1.0)"
         )
-        X = data_matrix("X", X)
-        y = data_vector("y", y, len(X))
+        engine = engine_for(X, y, options.get("threads"))
         budget = None
         if private:
-            budget, delta = promise(epsilon, delta, len(X), options.get("allow_large_delta", False))
+            budget, delta = promise(epsilon, delta, engine.n, options.get("allow_large_delta", False))
         else:
-            delta = default_delta(len(X))
+            delta = default_delta(engine.n)
         _check_options(options)
         steps = count("steps", steps)
         outputs, start = loss.outputs, options.get("start")
-        per_output = X.shape[1] + bool(options.get("fit_intercept", False))
+        per_output = engine.columns + bool(options.get("fit_intercept", False))
         coordinates = np.size(start) if isinstance(loss, PerRow) and start is not None else outputs * per_output
-        sampler = _sampler(batch_size, len(X), options.get("relation"))
-        engine = InMemory(X, y, options.get("threads"))
+        sampler = _sampler(batch_size, engine.n, options.get("relation"))
         return Problem(loss, engine, budget, delta, sampler, steps, int(coordinates), options)
 
     def calibrate(self) -> float:

@@ -101,6 +101,22 @@ def test_the_bound_is_reached(query, a, b):
     assert np.linalg.norm(first - second) > 0.99 * allowed
 
 
+@pytest.mark.parametrize("query", QUERIES)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_query_adds_up_over_any_split_and_any_order_of_the_rows(query, data):
+    """To the last unit: it is a sum of integers, in float32 as in float64."""
+    width = data.draw(st.integers(1, 4))
+    with np.errstate(all="ignore"):
+        X = data.draw(rows(7, width)).astype(data.draw(st.sampled_from([np.float32, np.float64])))
+    whole, _ = asked(X, query, width)
+    order = data.draw(st.permutations(range(7)))
+    np.testing.assert_array_equal(asked(X[order], query, width)[0], whole)
+    cut = data.draw(st.integers(1, 6))
+    parts = [asked(part, query, width)[0] for part in (X[order][:cut], X[order][cut:])]
+    np.testing.assert_array_equal(parts[0] + parts[1], whole)
+
+
 def accepted(noise: np.ndarray, sd: float) -> bool:
     """Chi-square test of the variance, two-sided: the right sd fails with probability 1e-9."""
     statistic = float(np.sum((noise / sd) ** 2))
@@ -237,7 +253,7 @@ def test_the_logistic_score_is_bounded_and_consistent(z, y):
 class Twin:
     """An engine over data whose every sum is also taken over the neighbour, and compared by `Checked`."""
 
-    def __init__(self, X, y=None, threads=None):
+    def __init__(self, X, y=None, threads=None, **_):
         self.mine = InMemory(X, y, threads)
         X, y = np.array(X), None if y is None else np.array(y)
         extreme, target = Twin.row
@@ -247,6 +263,10 @@ class Twin:
             y[0] = extreme if last else target
         self.other = InMemory(X, y, threads)
         self.X, self.y, self.n, self.columns, self.threads = self.mine.X, self.mine.y, len(X), X.shape[1], threads
+
+    def column(self, j):
+        column = np.array(self.X[:, j])
+        return Twin(column[:, None], column, self.threads)
 
     def truncated_sum(self, *arguments):
         self.pair = self.mine.truncated_sum(*arguments), self.other.truncated_sum(*arguments)
@@ -330,7 +350,8 @@ NAMES = {
 
 @pytest.fixture
 def checked(monkeypatch):
-    monkeypatch.setattr(default, "InMemory", Twin)
+    monkeypatch.setattr(default, "engine_for", Twin)
+    monkeypatch.setattr("tailguard.mean.engine_for", Twin)
     monkeypatch.setattr(default, "Queries", Checked)
     Checked.seen = set()
 

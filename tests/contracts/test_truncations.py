@@ -26,7 +26,7 @@ from parts import (
 )
 
 from tailguard import psi
-from tailguard.engines import memory
+from tailguard.engines import engine, memory
 from tailguard.engines.vectors import Gradients, RowValues
 from tailguard.losses import Squared
 from tailguard.truncation import CoordinateClip, Grid, L2Clip, Smoothed, Truncation
@@ -170,7 +170,7 @@ def test_same_bits_for_any_threads_and_pieces(name, source, monkeypatch):
     whole = integer_sum(X, y, vectors, grid)
     for values in (1, 5, 17, 100, 10**6):
         monkeypatch.setattr(memory, "_PIECE_VALUES", values)
-        monkeypatch.setattr(memory, "_COPIED_VALUES", values)
+        monkeypatch.setattr(engine, "_BLOCK_VALUES", values)
         for threads in (1, 2, 3, 4):
             np.testing.assert_array_equal(integer_sum(X, y, vectors, grid, threads=threads), whole)
 

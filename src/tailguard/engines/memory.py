@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard._checks import data_matrix, data_vector
+from tailguard.engines.engine import BlockFunction, Target, block_rows
+from tailguard.engines.labels import distinct, encode
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowVectors
 from tailguard.kernels import rows as kernels
 from tailguard.truncation.grid import Grid
 
-# Rows are handed to kernels in pieces of at most this many values; smaller ones where a piece must be copied.
+# Compiled kernels read rows in place, in pieces of at most this many values.
 _PIECE_VALUES = 2**21
-_COPIED_VALUES = 2**16
-
-
-BlockFunction = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,26 @@ class InMemory:
     X: NDArray[Any]
     y: NDArray[Any] | None = None
     threads: int | None = None
+    names: tuple[str, ...] | None = None
+
+    rank: ClassVar[int] = 100  # what no other engine wants
+
+    @staticmethod
+    def accepts(X: Any) -> bool:
+        """Anything that is an array, or can be made one."""
+        return True
+
+    @staticmethod
+    def of(
+        X: Any, y: Any, threads: int | None, *, target: Target = "number", names: Sequence[str] | None = None
+    ) -> InMemory:
+        """Check types and shapes, not values."""
+        X = data_matrix("X", X)
+        if y is None and target != "none":
+            raise ValueError("y=None is not accepted: give one value per row.")
+        if target == "number":
+            return InMemory(X, data_vector("y", y, len(X)), threads)
+        return InMemory(X, None if target == "none" else np.asarray(y), threads)
 
     @property
     def n(self) -> int:
@@ -63,31 +82,28 @@ class InMemory:
             kernels.truncated_sum(*block, grid.truncation.kind, bound, 1.0 / grid.unit, *psi, total)
             return total
 
-        direct = rows is None and vectors.compiled and self.X.flags.c_contiguous
-        pieces = self._pieces(self.n if rows is None else len(rows), _PIECE_VALUES if direct else _COPIED_VALUES)
-        sums = parallel_map(piece_sum, pieces, thread_count(self.threads))
+        count = self.n if rows is None else len(rows)
+        in_place = isinstance(self.X, np.ndarray) and self.X.flags.c_contiguous
+        direct = rows is None and vectors.compiled and in_place
+        sums = self._map(piece_sum, self._shares(count) if direct else self._blocks(count))
         return np.sum(sums, axis=0) if sums else np.zeros(shape, dtype=np.int64)
 
     def integer_sum(self, function: BlockFunction, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Sum over pieces of rows of ``function(X, y)``, an int64 array: counts, and exact products."""
-        pieces = self._pieces(self.n, _COPIED_VALUES)
-        sums = parallel_map(lambda piece: function(*self._piece(piece, None)), pieces, thread_count(self.threads))
+        """Sum over blocks of rows of ``function(X, y)``, an int64 array: counts, and exact products."""
+        sums = self.map_blocks(function)
         return np.sum(sums, axis=0, dtype=np.int64).reshape(shape)
 
     def columns_of(self, vectors: RowVectors) -> Callable[[int, int], NDArray[np.float64]]:
         """Return a function of (output, coordinate) that gives that coordinate of every row's vector, shape (n,)."""
-        outputs, width = vectors.shape(self.columns)
         if not vectors.factored:
-            rows = np.empty((self.n, width))
-            for piece in self._pieces(self.n, _COPIED_VALUES):
-                rows[piece] = vectors.block(*self._piece(piece, None)).X
+            rows = np.concatenate(self.map_blocks(lambda X, y: vectors.block(X, y).X))
             return lambda _, j: rows[:, j]
-        multiplier = np.empty((outputs, self.n))
+        multiplier = np.empty((vectors.shape(self.columns)[0], self.n))
 
-        def fill(piece: slice) -> None:
-            kernels.fill_multipliers(*vectors.block(*self._piece(piece, None)), multiplier[:, piece])
+        def fill(block: slice) -> None:
+            kernels.fill_multipliers(*vectors.block(*self._piece(block, None)), multiplier[:, block])
 
-        parallel_map(fill, self._pieces(self.n, _COPIED_VALUES), thread_count(self.threads))
+        self._map(fill, self._blocks(self.n))
 
         def column(k: int, j: int) -> NDArray[np.float64]:
             if j == self.columns:
@@ -97,18 +113,54 @@ class InMemory:
 
         return column
 
-    def _pieces(self, n: int, values: int) -> Iterator[slice]:
-        # Equally many for every thread, so that none waits for another.
+    def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Copy rows, in the given order: X and y."""
+        return self.X[rows], np.zeros(len(rows)) if self.y is None else self.y[rows]
+
+    def column(self, j: int) -> InMemory:
+        """Return an engine over column j alone, as X and as y."""
+        column = np.array(self.X[:, j], dtype=np.float64)
+        return InMemory(column[:, None], column, self.threads)
+
+    def labels(self) -> NDArray[Any]:
+        """Distinct targets, sorted."""
+        return distinct(np.asarray(self.y).tolist())
+
+    def encoded(self, classes: Sequence[Any], values: NDArray[np.float64]) -> InMemory:
+        """Return an engine whose targets are ``values[k]`` where they were ``classes[k]``, and NaN elsewhere."""
+        return replace(self, y=encode(np.asarray(self.y), classes, values))
+
+    def map_rows(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        """Apply a function to all rows, a block at a time."""
+        return np.concatenate(self.map_blocks(lambda X, _: function(X)))
+
+    def map_blocks(self, function: BlockFunction) -> list[NDArray[Any]]:
+        """Apply a function to every block of rows and targets; answers in order."""
+        return self._map(lambda block: function(*self._piece(block, None)), self._blocks(self.n))
+
+    def _map(self, function: Callable[[slice], Any], pieces: Iterator[slice]) -> list[Any]:
+        return parallel_map(function, pieces, thread_count(self.threads))
+
+    def _shares(self, n: int) -> Iterator[slice]:
+        """Pieces for compiled kernels: equally many for every thread, so that none waits for another."""
         threads = thread_count(self.threads)
-        rounds = max(1, -(-n * self.columns // (values * threads)))
-        step = max(1, -(-n // (rounds * threads)))
-        return (slice(start, min(start + step, n)) for start in range(0, n, step))
+        rounds = max(1, -(-n * self.columns // (_PIECE_VALUES * threads)))
+        return cut(n, max(1, -(-n // (rounds * threads))))
+
+    def _blocks(self, n: int) -> Iterator[slice]:
+        """Pieces for Python functions: the same whatever the threads."""
+        return cut(n, block_rows(self.columns))
 
     def _piece(self, piece: slice, rows: NDArray[np.int64] | None) -> tuple[NDArray[Any], NDArray[Any]]:
         index: Any = piece if rows is None else rows[piece]
         X = np.ascontiguousarray(self.X[index])
-        y = np.zeros(len(X)) if self.y is None else np.ascontiguousarray(self.y[index])
+        y = np.zeros(len(X)) if self.y is None else np.ascontiguousarray(self.y[index], dtype=np.float64)
         return _read_only(X), _read_only(y)
+
+
+def cut(n: int, step: int) -> Iterator[slice]:
+    """Slices of ``step`` rows, the last maybe shorter."""
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

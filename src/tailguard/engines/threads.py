@@ -7,10 +7,12 @@ thread pool they survive `fork` and may be used from several threads at once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -21,6 +23,8 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 _pool: ThreadPoolExecutor | None = None
+_lock, _users = Lock(), 0
+_limit: Any = None
 
 
 def thread_count(threads: int | None = None) -> int:
@@ -44,18 +48,41 @@ def parallel_map(function: Callable[[Task], Answer], tasks: Iterable[Task], thre
         with np.errstate(all="ignore"):
             return [function(task) for task in share]
 
-    if threads == 1 or len(tasks) < 2:
-        return run(tasks)
+    with plain_products():
+        if threads == 1 or len(tasks) < 2:
+            return run(tasks)
+        return _run_in_pool(run, tasks, threads)
+
+
+def _run_in_pool(run: Callable[[list[Task]], list[Answer]], tasks: list[Task], threads: int) -> list[Answer]:
     global _pool
     if _pool is None:
         _pool = ThreadPoolExecutor(max_workers=max(32, threads), thread_name_prefix="tailguard")
     # No more than `threads` tasks are given to the pool at a time: each runs its share of the list.
     shares = [tasks[k::threads] for k in range(min(threads, len(tasks)))]
-    # Matrix products inside a task must not start threads of their own.
-    with _blas().limit(limits=1, user_api="blas"):
-        done = [_pool.submit(run, share) for share in shares]
-        answers: list[list[Answer]] = [future.result() for future in done]
+    done = [_pool.submit(run, share) for share in shares]
+    answers = [future.result() for future in done]
     return [answers[k % len(shares)][k // len(shares)] for k in range(len(tasks))]
+
+
+@contextmanager
+def plain_products() -> Iterator[None]:
+    """Keep matrix products from starting threads of their own, which would also round some rows differently.
+
+    The setting belongs to the process: the first to come makes it and the last to leave takes it back.
+    """
+    global _users, _limit
+    with _lock:
+        _users += 1
+        if _users == 1:
+            _limit = _blas().limit(limits=1, user_api="blas")
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _limit.restore_original_limits()
 
 
 @cache
@@ -63,11 +90,11 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _forget_pool() -> None:
+def _start_anew() -> None:
     """Drop the pool in a forked child, which inherits the object but not its threads."""
-    global _pool
-    _pool = None
+    global _pool, _lock, _users
+    _pool, _lock, _users = None, Lock(), 0
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(after_in_child=_start_anew)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard._checks import within
-from tailguard.engines.memory import InMemory
+from tailguard.engines import Engine
 from tailguard.engines.vectors import RowVectors
 from tailguard.privacy import MAX_GRID_SCALE, MIN_GRID_SCALE, Event, NoiseSource, NotPrivate, Relation
 from tailguard.sampling import Sampler
@@ -58,7 +58,7 @@ class GaussianMean:
         return (sampler.event(self.noise_multiplier, steps, steps * coordinates, label),)
 
     def release(
-        self, engine: InMemory, vectors: RowVectors, sampler: Sampler, noise: NoiseSource
+        self, engine: Engine, vectors: RowVectors, sampler: Sampler, noise: NoiseSource
     ) -> NDArray[np.float64]:
         """Release the mean, of the shape of the vectors."""
         grid = Grid.of(self.truncation, engine.n)

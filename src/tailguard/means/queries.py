@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.engines.memory import BlockFunction, InMemory
+from tailguard.engines import BlockFunction, Engine
 from tailguard.engines.vectors import RowFunction
 from tailguard.means.gaussian import on_grid, saturating_add
 from tailguard.privacy import Account, NoiseSource
@@ -54,7 +54,7 @@ class Noisy(NamedTuple):
 class Queries:
     """The data of one fit, behind one account."""
 
-    engine: InMemory
+    engine: Engine
     account: Account
     noise: NoiseSource
     _asked: int = field(default=0, init=False)
@@ -129,7 +129,8 @@ class Queries:
 def _exact_gram(rows: Array, bound: float, bits: int) -> NDArray[np.int64]:
     """Integer Gram matrix of rows clipped to the bound and rounded to multiples of ``bound * 2**-bits``."""
     with np.errstate(all="ignore"):
-        rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+        # In double precision whatever the data is: sums of products of integers would not be exact in single.
+        rows = np.nan_to_num(np.asarray(rows, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
         # In two steps, so that the squares of large entries do not overflow.
         largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=0.0)
         rows = rows / np.maximum(largest, bound)

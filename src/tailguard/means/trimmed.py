@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.engines.memory import InMemory
+from tailguard.engines import Engine
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowVectors
 from tailguard.kernels.smooth_sensitivity import private_trimmed_mean_inputs, trimmed_mean
@@ -67,7 +67,7 @@ class TrimmedMean:
         return (ZeroConcentrated(self.parameters.epsilon**2 / 2.0, steps * coordinates, label=label),)
 
     def release(
-        self, engine: InMemory, vectors: RowVectors, sampler: Sampler, noise: NoiseSource
+        self, engine: Engine, vectors: RowVectors, sampler: Sampler, noise: NoiseSource
     ) -> NDArray[np.float64]:
         """Release the mean of every coordinate, of the shape of the vectors."""
         columns = engine.columns_of(vectors)
