@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from auditing import epsilon_lower_bound
+from tailguard.auditing import epsilon_from_outputs
 from tailguard.means import centre as module
 from tailguard.means.centre import (
     TooFewBlocksError,
@@ -321,9 +321,9 @@ def test_audit_on_worst_case_neighbours():
     more = few.copy()
     more[(m - t0) // 2, 0] = 1.0
     for one, other in (jump, (few, more)):
-        assert epsilon_lower_bound(*log_likelihood_ratios(one, other, 2.0, p, 20_000), p.delta) < p.epsilon
+        assert epsilon_from_outputs(*log_likelihood_ratios(one, other, 2.0, p, 20_000), p.delta) < p.epsilon
     wrong = log_likelihood_ratios(*jump, 2.0, p, 20_000, inflate=6.0)
-    assert epsilon_lower_bound(*wrong, p.delta) > p.epsilon
+    assert epsilon_from_outputs(*wrong, p.delta) > p.epsilon
 
 
 def test_clamp_maps_each_row_by_itself_into_the_ball():
