@@ -11,19 +11,27 @@ from typing import Annotated
 
 import typer
 
-from tailguard.cli import demo, reproduce
+from tailguard.cli import audit, demo, evaluate, fit, inspect, ledger, plan, predict, reproduce, schema
 from tailguard.cli._errors import OneLineErrors
+from tailguard.cli._shared import unwrapped
 
 app = typer.Typer(
     cls=OneLineErrors,
     help="Differentially private learning on data with heavy tails.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     invoke_without_command=True,
 )
 
+app.command("schema", help=unwrapped(schema.command))(schema.command)
+app.command("fit", help=unwrapped(fit.command))(fit.command)
+app.command("predict", help=unwrapped(predict.command))(predict.command)
+app.command("evaluate", help=unwrapped(evaluate.command))(evaluate.command)
+app.command("inspect", help=unwrapped(inspect.command))(inspect.command)
+app.command("audit")(audit.command)
 app.command("demo")(demo.command)
 app.command("reproduce")(reproduce.command)
+app.command("plan", help=unwrapped(plan.command))(plan.command)
+app.add_typer(ledger.app, name="ledger")
 
 
 def _print_version(wanted: bool) -> None:

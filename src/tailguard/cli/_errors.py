@@ -1,4 +1,16 @@
-"""Errors in one readable line: of options, of the library, of files; never a traceback for what a user can mend."""
+"""Errors in one readable line: of options, of the library, of files; never a traceback for what a user can mend.
+
+======  ==================================================================================
+status  meaning
+======  ==================================================================================
+0       done
+1       it could not be done: a file, a column, a value of a parameter, a missing package
+2       the options are wrong
+3       an audit refuted a claim (``tailguard audit`` only)
+4       refused for the sake of privacy: no budget left, or nothing says who pays
+130     stopped from the keyboard
+======  ==================================================================================
+"""
 
 from __future__ import annotations
 
@@ -10,9 +22,15 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+FAILED, WRONG_OPTIONS, REFUSED, STOPPED = 1, 2, 4, 130
+
+
+class Refused(ValueError):
+    """A command that was not carried out for the sake of privacy; nothing was released."""
+
 
 class OneLineErrors(TyperGroup):
-    """A group of commands that prints errors as ``error: ...`` and exits with 2 (options) or 1 (everything else).
+    """A group of commands that prints errors as ``error: ...`` and exits with a status that says which kind.
 
     Set ``TAILGUARD_TRACEBACK=1`` to see where an error came from.
     """
@@ -31,29 +49,48 @@ class OneLineErrors(TyperGroup):
             # A command's answer is not an exit status; `typer.Exit` comes back as one.
             status = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
         except typer.Abort:
-            _fail("stopped.", 1)
+            _fail("stopped.", STOPPED)
+        except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(FAILED)
         except OSError as error:
             _explain(error, f"{error.filename}: {error.strerror}." if error.filename else str(error))
         except (ValueError, ImportError) as error:
-            _explain(error, str(error))
+            _explain(error, _without_cells(error))
         except Exception as error:
             # The parser's own errors, whose class has moved between versions of typer.
             message = getattr(error, "format_message", None)
             if message is None:
                 raise
             context = getattr(error, "ctx", None)
-            _fail(message() + (f" (see {context.command_path} --help)" if context else ""), 2)
+            _fail(message() + (f" (see {context.command_path} --help)" if context else ""), WRONG_OPTIONS)
+        if status == STOPPED:  # newer versions of typer do not raise for it
+            _fail("stopped.", STOPPED)
         if not standalone_mode:
             return status
         sys.exit(status if isinstance(status, int) else 0)
 
 
+def _without_cells(error: Exception) -> str:
+    """The message, unless it is of Arrow, whose messages repeat cells of the table."""
+    if type(error).__module__.partition(".")[0] == "pyarrow":
+        return f"a table could not be read or written ({type(error).__name__}): check that it is what its name says."
+    return str(error)
+
+
 def _explain(error: Exception, message: str) -> NoReturn:
     if os.environ.get("TAILGUARD_TRACEBACK"):
         raise error
-    _fail(message, 1)
+    from tailguard.privacy import OverBudgetError
+
+    _fail(message, REFUSED if isinstance(error, (Refused, OverBudgetError)) else FAILED)
+
+
+def printable(text: str) -> str:
+    """The text without control characters: a file from elsewhere must not speak to the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    typer.echo("error: " + " ".join(message.split()), err=True)
+    typer.echo("error: " + printable(" ".join(message.split())), err=True)
     sys.exit(status)
