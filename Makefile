@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint bench bench-ridge clean
+.PHONY: install demo test lint bench bench-ridge bench-engines bench-streaming audit fuzz clean
 
 install: $(VENV)/.installed
 
@@ -29,5 +29,19 @@ bench: install
 bench-ridge: install
 	$(BIN)/python benchmarks/paper_ridge.py
 
+bench-engines: install
+	$(BIN)/python benchmarks/engines.py
+
+bench-streaming: install
+	$(BIN)/python benchmarks/streaming.py
+
+# Everything that is shipped against its claim, and every planted defect: 10 to 20 minutes on 2 cores of their own.
+audit: install
+	$(BIN)/python benchmarks/audit.py
+
+# New examples every time; a failure says how to repeat it.
+fuzz: install
+	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGET=$(FUZZ_TARGET) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python tests/fuzzing.py
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo-output reproduce-output
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo-output audit-output reproduce-output

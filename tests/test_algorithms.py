@@ -14,6 +14,7 @@ from tailguard import PrivacyReport, algorithms, losses, minimize, psi_bound
 from tailguard.algorithms import algorithm1, algorithm2, algorithm3, algorithm4, clipped_gd, robust_gd
 from tailguard.blocks import block_minimisers
 from tailguard.constraints import Box, L2Ball, Simplex
+from tailguard.engines.memory import InMemory
 from tailguard.means.centre import TooFewBlocksError
 from tailguard.privacy import (
     ApproximateDP,
@@ -388,7 +389,7 @@ def test_a_row_changes_the_answer_of_its_own_block_only():
     spoiled, target = X.copy(), Y.copy()
     spoiled[17], target[17] = 1e308, -np.inf
     answers = [
-        block_minimisers(SQUARED, features, y, order, 20, L2Ball(5.0), 0.0, 2, lambda: None)
+        block_minimisers(SQUARED, InMemory(features, y), order, 20, L2Ball(5.0), 0.0, False, 2, lambda: None)
         for features, y in ((X, Y), (spoiled, target))
     ]
     changed = np.any(answers[0] != answers[1], axis=1)
@@ -403,7 +404,8 @@ def test_the_answer_of_every_block_is_in_the_set(constraint):
     features = X.copy()
     features[::7] = np.nan
     features[1::7] *= 1e-200
-    answers = block_minimisers(SQUARED, features, Y, np.arange(N), N // 2, constraint, 0.0, 2, lambda: None)
+    engine = InMemory(features, Y)
+    answers = block_minimisers(SQUARED, engine, np.arange(N), N // 2, constraint, 0.0, False, 2, lambda: None)
     assert answers.shape == (N // 2, D)
     for answer in answers:
         np.testing.assert_allclose(constraint.project(answer), answer, atol=1e-12)
@@ -414,7 +416,7 @@ def test_blocks_are_solved_exactly():
     for name in ("Squared", "Logistic", "Huber", "Poisson", "Multinomial", "Custom"):
         loss = LOSSES[name]
         target = np.abs(np.rint(Y)).clip(0, 2)
-        answers = block_minimisers(loss, X, target, order, 4, L2Ball(100.0), 0.1, 1, lambda: None)
+        answers = block_minimisers(loss, InMemory(X, target), order, 4, L2Ball(100.0), 0.1, False, 1, lambda: None)
         for i, w in enumerate(answers):
             rows = slice(i * N // 4, (i + 1) * N // 4)
             z = X[rows] @ w.reshape(loss.outputs, D).T

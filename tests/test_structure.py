@@ -22,15 +22,17 @@ REPOSITORY = ROOT.parent.parent
 LAYERS = (
     ("_checks", "_optional"),
     ("privacy", "kernels"),
-    ("truncation", "losses", "constraints", "sampling", "schedules", "datasets"),
+    ("truncation", "losses", "constraints", "sampling", "schedules", "datasets", "ledger"),
     ("engines",),
     ("means",),
     ("mean",),
     ("descent", "blocks"),
     ("problem", "default"),
     ("algorithms",),
-    ("api", "linear_model"),
-    ("demo", "reproduce"),
+    ("api", "linear_model", "tables"),
+    ("model_file", "evaluation"),
+    ("fit_report",),
+    ("demo", "reproduce", "auditing", "planning"),
     ("cli",),
 )
 LAYER = {part: height for height, parts in enumerate(LAYERS) for part in parts}
@@ -104,8 +106,11 @@ DOCUMENTED = (
     "tailguard.constraints",
     "tailguard.algorithms",
     "tailguard.datasets",
+    "tailguard.ledger",
+    "tailguard.planning",
     "tailguard.privacy",
     "tailguard.truncation",
+    "tailguard.auditing",
 )
 ALSO = (
     ("tailguard.descent", "Plan"),

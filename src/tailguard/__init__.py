@@ -4,35 +4,49 @@ from typing import TYPE_CHECKING, Any
 
 from tailguard import algorithms, constraints, datasets, losses
 from tailguard.api import minimize, private_mean
+from tailguard.engines.source import Source
+from tailguard.ledger import BudgetExceeded, Ledger, LedgerError
 from tailguard.privacy import Budget, OverBudgetError, PrivacyReport
 from tailguard.truncation import psi, psi_bound
 
 if TYPE_CHECKING:
+    from tailguard.auditing import audit
+    from tailguard.fit_report import FitReport
     from tailguard.linear_model import (
         PrivateHuberRegressor,
         PrivateLogisticRegression,
         PrivatePoissonRegressor,
         PrivateRidge,
     )
+    from tailguard.model_file import ModelFileError, load_model, save_model
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Budget",
+    "BudgetExceeded",
+    "FitReport",
+    "Ledger",
+    "LedgerError",
+    "ModelFileError",
     "OverBudgetError",
     "PrivacyReport",
     "PrivateHuberRegressor",
     "PrivateLogisticRegression",
     "PrivatePoissonRegressor",
     "PrivateRidge",
+    "Source",
     "algorithms",
+    "audit",
     "constraints",
     "datasets",
+    "load_model",
     "losses",
     "minimize",
     "private_mean",
     "psi",
     "psi_bound",
+    "save_model",
 ]
 
 
@@ -42,6 +56,18 @@ def __getattr__(name: str) -> Any:
         from tailguard import linear_model
 
         return getattr(linear_model, name)
+    if name == "audit":
+        from tailguard import auditing
+
+        return auditing.audit
+    if name in ("ModelFileError", "load_model", "save_model"):
+        from tailguard import model_file
+
+        return getattr(model_file, name)
+    if name == "FitReport":
+        from tailguard import fit_report
+
+        return fit_report.FitReport
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -6,7 +6,9 @@ parameter that is silently coerced is a privacy bug: ``True`` is not an epsilon 
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,10 +20,20 @@ def real(name: str, value: object, accepted: str) -> float:
     """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(f"{name} must be {accepted}; got {value!r} of type {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond all floats
+        number = math.inf if value == abs(value) else -math.inf
     if math.isnan(number):
         raise ValueError(f"{name} must be {accepted}; got nan")
     return number
+
+
+def yes_or_no(name: str, value: object) -> bool:
+    """Return ``value`` if it is True or False: a text or a number that happens to be true is a mistake."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+    return bool(value)
 
 
 def positive(name: str, value: object) -> float:
@@ -98,6 +110,30 @@ def instance_of(name: str, value: Any, kind: type, example: str) -> Any:
     raise TypeError(f"{name} must be a {kind.__name__}, for example {example}; got {value!r}")
 
 
+def json_object(name: str, text: object) -> dict[str, Any]:
+    """Return the JSON object that a text holds."""
+    accepted = "the text of a JSON object"
+    if not isinstance(text, (str, bytes, bytearray)):
+        raise TypeError(f"{name} must be {accepted}; got {type(text).__name__}")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{name} must be {accepted}; got something that is not JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} must be {accepted}; got a JSON {type(found).__name__}")
+    return found
+
+
+def exactly(name: str, data: object, fields: set[str]) -> dict[str, Any]:
+    """Return a mapping as a dict if it has these fields and no others."""
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{name} must be a mapping with {', '.join(sorted(fields))}; got {type(data).__name__}")
+    odd = set(map(str, data)) ^ fields
+    if odd:
+        raise ValueError(f"{name} must have exactly {', '.join(sorted(fields))}; missing or unknown: {min(odd)!r}")
+    return dict(data)
+
+
 def data_matrix(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return a (n, d) float32 or float64 array without copying one that already is; other numbers become float64."""
     array = as_numbers(name, value)
@@ -124,11 +160,20 @@ def data_vector(name: str, value: ArrayLike, rows: int) -> NDArray[Any]:
 
 
 def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Return a float32 or float64 array of any shape without copying one that already is."""
+    """Return a float32 or float64 array of any shape without copying one that already is.
+
+    A masked value is missing. Lists and frames may hold whole numbers of any size and missing values: the type that
+    NumPy finds for those depends on the values, so it must not decide whether they are accepted.
+    """
+    if isinstance(value, np.ma.MaskedArray) and value.dtype.kind in "fiub":
+        with np.errstate(all="ignore"):
+            value = np.ma.filled(value.astype(np.float64), np.nan)
     try:
-        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        array = np.asarray(value)
     except ValueError:
         raise ValueError(f"{name} must be a rectangular array of numbers; give rows of equal length") from None
+    if array.dtype == object and array.ndim and not isinstance(value, np.ndarray):
+        array = plain_numbers(array)
     if array.dtype in (np.float32, np.float64):
         return array
     if array.dtype.kind in "fiub":
@@ -137,3 +182,28 @@ def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
     raise TypeError(
         f"{name} has dtype {array.dtype}: give real numbers (float64 or float32); encode other columns first."
     )
+
+
+def plain_numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an object array as float64, or as it is if it holds anything but numbers and missing values."""
+    found = np.empty(array.size)
+    for i, value in enumerate(array.ravel().tolist()):
+        number = _plain_number(value)
+        if number is None:
+            return array
+        found[i] = number
+    return found.reshape(array.shape)
+
+
+def _plain_number(value: Any) -> float | None:
+    """Return a float: NaN for a missing value, infinity for a whole number that no float can hold; else None."""
+    if value is None or type(value).__name__ == "NAType":  # that of pandas, which need not be installed
+        return math.nan
+    if isinstance(value, (str, bytes, np.ndarray)) or not hasattr(value, "__float__"):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return None

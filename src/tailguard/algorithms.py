@@ -19,13 +19,15 @@ import math
 from dataclasses import replace
 from typing import Any, Literal, Unpack, cast
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tailguard._checks import count, instance_of, one_of, positive, within
 from tailguard.blocks import block_minimisers
 from tailguard.constraints import Constraint
 from tailguard.descent import Result, progress_bar
+from tailguard.engines import Data
 from tailguard.engines.threads import thread_count
+from tailguard.ledger import charge
 from tailguard.losses import Loss, PerRow
 from tailguard.mean import MeanResult, MeanTable
 from tailguard.means.block_median import block_median, median_parameters
@@ -51,8 +53,8 @@ from tailguard.truncation import L2Clip, Smoothed
 
 def algorithm4(
     loss: Loss,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Data,
+    y: ArrayLike | None,
     *,
     epsilon: float | Budget,
     delta: float | None = None,
@@ -127,8 +129,8 @@ def algorithm4(
 
 def robust_gd(
     loss: Loss,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Data,
+    y: ArrayLike | None,
     *,
     v: float | None = None,
     failure: float = 0.01,
@@ -159,8 +161,8 @@ def robust_gd(
 
 def clipped_gd(
     loss: Loss,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Data,
+    y: ArrayLike | None,
     *,
     epsilon: float | Budget,
     delta: float | None = None,
@@ -192,8 +194,8 @@ def clipped_gd(
 
 def algorithm3(
     loss: Loss,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Data,
+    y: ArrayLike | None,
     *,
     epsilon: float | Budget,
     delta: float | None = None,
@@ -244,7 +246,7 @@ def algorithm3(
 
 
 def algorithm2(
-    x: ArrayLike,
+    x: Data,
     *,
     epsilon: float | Budget | None = None,
     delta: float | None = None,
@@ -322,8 +324,8 @@ def _trimmed_mean(
 
 def algorithm1(
     loss: Loss,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Data,
+    y: ArrayLike | None,
     *,
     epsilon: float | Budget,
     delta: float | None = None,
@@ -331,6 +333,7 @@ def algorithm1(
     constraint: Constraint,
     aggregator: Literal["median", "center"] = "median",
     alpha: float = 0.0,
+    fit_intercept: bool = False,
     allow_large_delta: bool = False,
     progress: bool = False,
     random_state: Any = None,
@@ -346,7 +349,7 @@ def algorithm1(
     loss : Loss
         Any but `PerRow`, which has no value to minimise.
     X, y, epsilon, delta
-        As in `algorithm4`. Add a column of ones to X for an intercept.
+        As in `algorithm4`.
     blocks : int, optional
         Number of disjoint blocks, the paper's m. Default: as many as leave ``10 d`` rows in each, at most 1000, but
         no fewer than the centre of attention needs.
@@ -357,7 +360,9 @@ def algorithm1(
         "center": the paper's centre of attention (Nissim, Raskhodnikova and Smith 2007), which needs many blocks and
         adds much noise.
     alpha : float, default=0
-        L2 penalty of every block.
+        L2 penalty of every block, on all coefficients.
+    fit_intercept : bool, default=False
+        Add an intercept, one more coefficient under the constraint, returned apart.
     allow_large_delta, progress, random_state, threads
         As in `RunOptions`.
 
@@ -375,6 +380,7 @@ def algorithm1(
     one_of("aggregator", aggregator, ("median", "center"))
     constraint = instance_of("constraint", constraint, Constraint, "tailguard.constraints.L2Ball(10.0)")
     options: RunOptions = {"allow_large_delta": allow_large_delta, "random_state": random_state, "threads": threads}
+    options["fit_intercept"] = fit_intercept
     problem = Problem.of(loss, X, y, epsilon, delta, 1, None, options)
     if isinstance(loss, PerRow):
         raise ValueError(
@@ -405,7 +411,7 @@ def algorithm1(
     if blocks is None and center is not None and n < center.smallest_m:
         check_blocks(n, center, rows_per_block=1)
     if blocks is None:
-        blocks = max(1, min(1000, n // (10 * problem.engine.columns)), center.smallest_m if center else 1)
+        blocks = max(1, min(1000, n // (10 * (p // loss.outputs))), center.smallest_m if center else 1)
     blocks = count("blocks", blocks, least=1)
     if blocks > n:
         raise ValueError(f"blocks={blocks} is not accepted with {n} rows: give at most one block per row.")
@@ -413,15 +419,16 @@ def algorithm1(
         check_blocks(blocks, center, rows_per_block=n // blocks)
 
     noise = noise_source(random_state)
+    bill = charge((event,), rows=n, method="algorithm1", noise=noise)
     with progress_bar(progress, "blocks", blocks) as advance:
         answers = block_minimisers(
             loss,
-            problem.engine.X,
-            cast(NDArray[Any], problem.engine.y),
+            problem.engine,
             noise.at(0).permutation(n),
             blocks,
             constraint,
             alpha,
+            fit_intercept,
             thread_count(threads),
             advance,
         )
@@ -443,7 +450,11 @@ def algorithm1(
         n=n,
         budget=budget,
     )
-    return Result(w, None, w[None], report)
+    report = bill.settle(report)
+    if not fit_intercept:
+        return Result(w, None, w[None], report)
+    intercept = w[..., -1] if w.ndim > 1 else float(w[-1])
+    return Result(w[..., :-1], intercept, w[None, ..., :-1], report)
 
 
 def paper_smoothing(rows: float, v: float | None, failure: float, scale: float | None, beta: float | None) -> Smoothed:

@@ -15,6 +15,7 @@ from tailguard import algorithms
 from tailguard._checks import as_numbers, count, one_of, positive, within
 from tailguard.default import default_mean
 from tailguard.descent import Result
+from tailguard.engines import Data, elsewhere, engine_for
 from tailguard.losses import Loss
 from tailguard.mean import MeanResult, MeanTable
 from tailguard.means.gaussian import GaussianMean
@@ -34,8 +35,8 @@ METHODS: dict[str, Callable[..., Result]] = {
 
 def minimize(
     loss: Loss,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Data,
+    y: ArrayLike | None = None,
     *,
     method: str,
     epsilon: float | Budget | None = None,
@@ -48,10 +49,10 @@ def minimize(
     ----------
     loss : Loss
         See `tailguard.losses`; any convex loss can be written as `Custom` or `PerRow`.
-    X : array_like of shape (n, d)
+    X : array_like of shape (n, d), `Source`, path, or table of Arrow
         Rows.
-    y : array_like of shape (n,)
-        Targets or labels.
+    y : array_like of shape (n,) or str
+        Targets or labels, or the name of their column in a source, table or file.
     method : {"clipped", "smoothed", "trimmed", "aggregate", "robust"}
         `clipped_gd`, `algorithm4`, `algorithm3`, `algorithm1` or the non-private `robust_gd` of `tailguard.algorithms`.
     epsilon : float or Budget
@@ -134,7 +135,7 @@ def _range(name: str, value: Any) -> tuple[float, float]:
 
 
 def private_mean(
-    x: ArrayLike,
+    x: Data,
     epsilon: float | Budget = 1.0,
     delta: float | None = None,
     *,
@@ -154,7 +155,7 @@ def private_mean(
 
     Parameters
     ----------
-    x : array_like of shape (n,) or (n, d)
+    x : array_like of shape (n,) or (n, d), `Source`, path, or table of Arrow
         Any values: NaN counts as 0, infinite values are truncated like large ones.
     epsilon, delta
         The promise; or a `Budget` as ``epsilon``.
@@ -197,7 +198,7 @@ def private_mean(
     _check_unused(method, {"v": v, "scale": scale, "clip": clip, "bounds": bounds, "trim": trim})
     if method == "trimmed":
         a, b = _range("bounds", bounds)
-        n = as_numbers("x", x).shape[:1]
+        n = (engine_for(x, target="none").n,) if elsewhere(x) else as_numbers("x", x).shape[:1]
         if trim is not None and n and 2 * count("trim", trim, least=0) >= n[0]:
             raise ValueError(f"trim={trim!r} is not accepted with {n[0]} rows: give less than half of them.")
         if relation != "replace-one":

@@ -184,7 +184,7 @@ class Simplex(Constraint):
 def _finite_array(name: str, value: ArrayLike) -> Array:
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name}={value!r} is not accepted: give a number or one number per coordinate.") from None
     if array.ndim > 1 or not np.all(np.isfinite(array)):
         raise ValueError(f"{name}={value!r} is not accepted: give a finite number or one per coordinate.")

@@ -30,6 +30,7 @@ import gzip
 import io
 import math
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,8 +184,13 @@ def _rows(
 ) -> tuple[np.random.Generator, Array, Array]:
     """Check what both models share and draw the coefficients, then the rows."""
     n, d = count("n", n), count("d", d)
+    if n * d > 2**40:
+        raise ValueError(f"n={n!r} rows of d={d!r} columns fit into no memory: give fewer.")
     one_of("features", features, _MOMENTS)
-    rng = np.random.default_rng(seed)
+    try:
+        rng = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise TypeError(f"seed must be None, an integer >= 0 or a numpy Generator; got {seed!r}") from None
     coefficients = _direction(rng, d) if w is None else _given(w, d)
     if features == "normal":
         X = rng.standard_normal((n, d))
@@ -204,7 +210,7 @@ def _direction(rng: np.random.Generator, d: int) -> Array:
 def _given(w: Any, d: int) -> Array:
     try:
         coefficients = np.array(w, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"w must be {d} numbers; got {w!r}") from None
     if coefficients.shape != (d,) or not np.all(np.isfinite(coefficients)):
         raise ValueError(f"w must be {d} finite numbers, or d another number; got shape {coefficients.shape}")
@@ -328,12 +334,18 @@ def _read_adult(path: Path) -> dict[str, Sequence[str]]:
             raise FileNotFoundError(f"{path} holds no adult.csv.gz: give the folder or the file of the Adult table.")
         path = found[0]
     content = path.read_bytes()
-    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
-    header, *rows = csv.reader(io.StringIO(text), skipinitialspace=True)
+    try:
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
+        rows = list(csv.reader(io.StringIO(text), skipinitialspace=True))
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error):
+        raise ValueError(f"{path.name} is not a CSV file, or is damaged: give the Adult table again.") from None
+    header = rows[0] if rows else []
     missing = {*_ADULT_NUMBERS, *_ADULT_GROUPS, "income"} - set(header)
     if missing:
         raise ValueError(f"{path.name} has no column {sorted(missing)[0]!r}: give the Adult table with a header row.")
-    return dict(zip(header, zip(*rows, strict=True), strict=True))
+    if len(rows) < 2 or any(len(row) != len(header) for row in rows):
+        raise ValueError(f"{path.name} has no rows, or rows of another length than its header: give the Adult table.")
+    return dict(zip(header, zip(*rows[1:], strict=True), strict=True))
 
 
 def _fetch_adult() -> dict[str, Sequence[str]]:
@@ -350,7 +362,11 @@ def _encode_adult(attributes: dict[str, Sequence[str]], encoding: str) -> Table:
     names, columns = [], []
     for name, (centre, scale) in _ADULT_NUMBERS.items():
         names.append(name)
-        columns.append((np.array(attributes[name], dtype=np.float64) - centre) / scale)
+        try:
+            numbers = np.array(attributes[name], dtype=np.float64)
+        except ValueError:
+            raise ValueError(f"column {name!r} of the Adult table holds something that is not a number.") from None
+        columns.append((numbers - centre) / scale)
     for name, (label, group) in _ADULT_GROUPS.items():
         values = np.array(attributes[name])
         if encoding == "onehot":

@@ -24,10 +24,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tailguard._checks import count, one_of, within
+from tailguard._checks import count, exactly, json_object, one_of, within
 from tailguard.constraints import Constraint, Unconstrained
-from tailguard.engines.memory import InMemory
+from tailguard.engines import Engine
 from tailguard.engines.vectors import Gradients
+from tailguard.ledger import charge
 from tailguard.losses import Loss, PerRow
 from tailguard.mean import Mean
 from tailguard.privacy import Budget, Event, NoiseSource, NotPrivate, OverBudgetError, PrivacyReport
@@ -81,6 +82,11 @@ class Plan:
         """What all steps of the plan spend with so many coefficients."""
         return self.mean.events(self.sampler, self.steps, coordinates, "gradient steps")
 
+    def events_from(self, done: int, coordinates: int) -> tuple[Event, ...]:
+        """What the steps after the first ``done`` spend: a ledger cannot know that a state is continued only once."""
+        left = self.steps - done
+        return self.mean.events(self.sampler, left, coordinates, "gradient steps") if left else ()
+
     def digest(self, n: int, shape: tuple[int, ...]) -> str:
         """Fingerprint of the public plan, to match a saved state with the run it belongs to."""
         text = f"{_describe(self)} {n} {shape}".encode()
@@ -121,10 +127,23 @@ class State:
 
     @staticmethod
     def from_json(text: str) -> State:
-        """Read what `to_json` wrote."""
-        data = json.loads(text)
-        w, total = np.array(data["w"], float), np.array(data["total"], float)
-        return State(int(data["step"]), w, total, str(data["plan"]), data.get("private") is True)
+        """Read what `to_json` wrote; a state that does not say that it is private is not."""
+        data = exactly("state", {"private": False} | json_object("state", text), {item.name for item in fields(State)})
+        w, total = _matrix("w", data["w"]), _matrix("total", data["total"])
+        if w.shape != total.shape:
+            raise ValueError(f"state must have w and total of one shape; got {w.shape} and {total.shape}")
+        return State(count("step", data["step"], least=0), w, total, str(data["plan"]), data["private"] is True)
+
+
+def _matrix(name: str, rows: Any) -> Array:
+    """A matrix of finite numbers from JSON."""
+    try:
+        found = np.array(rows)
+    except ValueError:
+        found = np.array(None)
+    if found.ndim != 2 or found.dtype.kind not in "fi" or not np.all(np.isfinite(found)):
+        raise ValueError(f"state must have finite numbers in {name}, rows of equal length")
+    return found.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -177,7 +196,7 @@ Callback = Callable[[State], Any]
 
 def descend(
     plan: Plan,
-    engine: InMemory,
+    engine: Engine,
     noise: NoiseSource,
     budget: Budget | None,
     delta: float,
@@ -194,7 +213,7 @@ def descend(
     Parameters
     ----------
     plan : Plan
-    engine : InMemory
+    engine : Engine
         The data.
     noise : NoiseSource
     budget : Budget or None
@@ -234,6 +253,7 @@ def descend(
         if resume is None
         else _checked_state(resume, digest, shape, plan.steps)
     )
+    bill = charge(plan.events_from(state.step, size), rows=engine.n, method=method, noise=noise)
     path = []
     with progress_bar(progress, "private steps", plan.steps, state.step) as advance:
         while state.step < plan.steps:
@@ -257,18 +277,19 @@ def descend(
     final = state.w if plan.average == "last" or state.step == 0 else state.total / state.step
     iterates = np.array(path).reshape(len(path), *shape)
     w, intercept = _split(final, plan.fit_intercept)
-    return Result(w, intercept, _split(iterates, plan.fit_intercept)[0], report, state)
+    return Result(w, intercept, _split(iterates, plan.fit_intercept)[0], bill.settle(report), state)
 
 
-def _step(plan: Plan, engine: InMemory, noise: NoiseSource, state: State) -> State:
+def _step(plan: Plan, engine: Engine, noise: NoiseSource, state: State) -> State:
     """One step from a released state to the next."""
     t, w = state.step + 1, state.w
+    size = within(f"step_size({t})", plan.step_size(t), -1e308, 1e308)  # before anything is released
     gradient = plan.mean.release(engine, Gradients(plan.loss, w, plan.fit_intercept), plan.sampler, noise)
     penalised = w.copy()
     if plan.fit_intercept:
         penalised[:, -1] = 0.0
-    w = w - plan.step_size(t) * (gradient + plan.alpha * penalised)
-    w = _project(plan, w)
+    with np.errstate(over="ignore"):  # what runs away is cut by the projection
+        w = _project(plan, w - size * (gradient + plan.alpha * penalised))
     return State(t, w, state.total + w, state.plan, state.private and noise.private)
 
 
@@ -280,7 +301,7 @@ def _project(plan: Plan, w: Array) -> Array:
     return np.hstack([projected, w[:, -1:]]) if plan.fit_intercept else projected
 
 
-def _coefficient_shape(plan: Plan, engine: InMemory, start: ArrayLike | None) -> tuple[int, int]:
+def _coefficient_shape(plan: Plan, engine: Engine, start: ArrayLike | None) -> tuple[int, int]:
     """(outputs, d + fit_intercept); a per-row gradient takes its dimension from ``start`` if there is one."""
     if isinstance(plan.loss, PerRow):
         if plan.fit_intercept:
@@ -297,7 +318,7 @@ def _first_state(plan: Plan, shape: tuple[int, int], start: ArrayLike | None, di
     else:
         try:
             w = np.array(start, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"start must be an array of {shape[0] * shape[1]} numbers; got {start!r}") from None
         if w.size != shape[0] * shape[1] or not np.all(np.isfinite(w)):
             raise ValueError(f"start has shape {w.shape}: give {shape[0] * shape[1]} finite numbers, {shape}.")

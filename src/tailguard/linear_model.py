@@ -20,7 +20,9 @@ needs less budget.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,14 +31,28 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from tailguard._checks import one_of
+from tailguard._checks import one_of, plain_numbers, yes_or_no
 from tailguard.algorithms import algorithm1, algorithm3, algorithm4, clipped_gd, robust_gd
 from tailguard.constraints import Constraint
 from tailguard.default import DefaultOptions, LinearModel, fit_default
+from tailguard.engines import Data, Engine, elsewhere, engine_for
+from tailguard.engines.labels import encode
 from tailguard.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared
 from tailguard.privacy import PrivacyReport
 
 Array = NDArray[np.float64]
+# How scikit-learn's complaints about shapes, column names and sparse formats begin.
+_ABOUT_SHAPES = (
+    "Found array with",
+    "X has ",
+    "X does not contain",
+    "The feature names",
+    "Feature names",
+    "Sparse",
+    "A sparse",
+    "Only sparse",
+    "Expected unique column names",
+)
 METHODS = ("auto", "clipped", "smoothed", "trimmed", "aggregate", "robust")
 
 
@@ -86,15 +102,16 @@ class _PrivateLinearModel(BaseEstimator):
         self.random_state = random_state
         self.threads = threads
 
-    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> Self:
+    def fit(self, X: Data, y: ArrayLike | None = None, **refused: Any) -> Self:
         """Fit the model; everything that leaves is differentially private.
 
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d)
+        X : array_like or sparse matrix of shape (n, d), `tailguard.Source`, path, or table of Arrow
             Rows; any values, missing and infinite ones included. pandas and polars frames keep their column names.
-        y : array_like of shape (n,)
-            Targets or labels.
+            Files are read a block at a time.
+        y : array_like of shape (n,) or str
+            Targets or labels, or the name of their column in a source, table or file.
         **refused
             ``sample_weight`` is refused: a weight multiplies what one row can change.
 
@@ -111,13 +128,21 @@ class _PrivateLinearModel(BaseEstimator):
         for name in set(refused) - {"sample_weight"}:
             raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {name!r}")
         one_of("method", self.method, METHODS)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        rows = self._rows(X, reset=True)
-        labels = column_or_1d(y, warn=True)
-        if len(labels) != len(rows):
-            raise ValueError(f"y has {len(labels)} values but X has {len(rows)} rows: give one value per row.")
-        loss, target = self._loss_and_target(labels)
+        yes_or_no("fit_intercept", self.fit_intercept)
+        rows: Any
+        target: Any
+        if elsewhere(X):
+            loss, rows = self._loss_and_engine(X, y)
+            target = None
+            self._remember(rows)
+        else:
+            if y is None:
+                raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+            rows = self._rows(X, reset=True)
+            labels = column_or_1d(y, warn=True)
+            if len(labels) != len(rows):
+                raise ValueError(f"y has {len(labels)} values but X has {len(rows)} rows: give one value per row.")
+            loss, target = self._loss_and_target(labels)
         model = self._fit_auto(loss, rows, target) if self.method == "auto" else self._fit_method(loss, rows, target)
         self.coef_, self.intercept_, self.privacy_ = model.coef, model.intercept, model.privacy
         self.lower_, self.upper_, self._missing = model.lower, model.upper, model.missing
@@ -126,6 +151,20 @@ class _PrivateLinearModel(BaseEstimator):
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
         raise NotImplementedError
+
+    def _loss_and_engine(self, X: Data, y: Any) -> tuple[Loss, Engine]:
+        """The same for rows that are not an array here: the engine holds their targets."""
+        raise NotImplementedError
+
+    def _remember(self, rows: Engine) -> None:
+        """What scikit-learn notes about the columns of an array."""
+        if rows.n < 2:
+            raise ValueError(f"X has {rows.n} row: a minimum of 2 is required.")
+        self.n_features_in_ = rows.columns
+        if rows.names is not None:
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _fit_auto(self, loss: Loss, X: NDArray[Any], y: Array) -> LinearModel:
         options = DefaultOptions(
@@ -159,7 +198,10 @@ class _PrivateLinearModel(BaseEstimator):
                 **common,
             )
         elif self.method == "trimmed":
-            a, b = _needed("bounds", self.bounds, self.method)
+            bounds = _needed("bounds", self.bounds, self.method)
+            if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+                raise TypeError(f"bounds must be a pair of numbers, for example (-10.0, 10.0); got {bounds!r}")
+            a, b = bounds
             result = algorithm3(loss, X, y, a=a, b=b, **promise, **common)
         elif self.method == "smoothed":
             result = algorithm4(loss, X, y, v=self.v, scale=self.scale, batch_size=self.batch_size, **promise, **common)
@@ -170,21 +212,23 @@ class _PrivateLinearModel(BaseEstimator):
 
     def _fit_aggregate(self, loss: Loss, X: NDArray[Any], y: Array, arguments: dict[str, Any]) -> LinearModel:
         """Algorithm 1; the intercept is one more coefficient, on a column of ones."""
-        constraint = _needed("constraint", self.constraint, self.method)
-        if self.fit_intercept:
-            X = np.column_stack([X, np.ones(len(X), X.dtype)])
-        result = algorithm1(loss, X, y, blocks=self.blocks, constraint=constraint, **arguments)
-        if not self.fit_intercept:
-            return LinearModel.plain(result.w, np.zeros(loss.outputs) if loss.outputs > 1 else 0.0, result.privacy)
-        intercept = result.w[..., -1]
-        return LinearModel.plain(
-            result.w[..., :-1], intercept if np.ndim(intercept) else float(intercept), result.privacy
-        )
+        arguments |= {"constraint": _needed("constraint", self.constraint, self.method)}
+        result = algorithm1(loss, X, y, blocks=self.blocks, fit_intercept=bool(self.fit_intercept), **arguments)
+        intercept = result.intercept if self.fit_intercept else np.zeros(loss.outputs) if loss.outputs > 1 else 0.0
+        return LinearModel.plain(result.w, intercept, result.privacy)
 
-    def _predictor(self, X: ArrayLike) -> Array:
-        """Linear predictor of the truncated features, (n,) or (n, classes); a missing value counts as in the fit."""
+    def _predictor(self, X: Data) -> Array:
+        """Linear predictor of the truncated features, (n,) or (n, classes)."""
         check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        if not elsewhere(X):
+            return self._predictor_of(self._rows(X, reset=False))
+        rows = engine_for(X, None, self.threads, target="none", names=getattr(self, "feature_names_in_", None))
+        if rows.columns != self.n_features_in_:
+            raise ValueError(f"X has {rows.columns} features, but {type(self).__name__} expects {self.n_features_in_}.")
+        return cast(Array, rows.map_rows(self._predictor_of))
+
+    def _predictor_of(self, rows: NDArray[Any]) -> Array:
+        """Linear predictor of a block of rows; a missing value counts as in the fit."""
         rows = np.clip(np.where(np.isnan(rows), self._missing, rows), self.lower_, self.upper_)
         with np.errstate(over="ignore", invalid="ignore"):
             z = np.nan_to_num(rows @ self.coef_.T + self.intercept_)
@@ -194,15 +238,17 @@ class _PrivateLinearModel(BaseEstimator):
         """Check the shape and type of X, not its values; sparse matrices become dense."""
         complaint = ""
         try:
-            checked: Any = validate_data(
-                self,
-                X,
-                reset=reset,
-                accept_sparse=True,
-                dtype=[np.float64, np.float32],
-                ensure_all_finite=False,
-                ensure_min_samples=2 if reset else 1,
-            )
+            # A number that is too large for float64 becomes infinite; a warning would be a word about the data.
+            with np.errstate(all="ignore"):
+                checked: Any = validate_data(
+                    self,
+                    _numbers_in(X),
+                    reset=reset,
+                    accept_sparse=True,
+                    dtype=[np.float64, np.float32],
+                    ensure_all_finite=False,
+                    ensure_min_samples=2 if reset else 1,
+                )
         except (ValueError, OverflowError, TypeError) as error:
             complaint = str(error)
             kind = type(error)
@@ -225,12 +271,12 @@ class _PrivateLinearModel(BaseEstimator):
 class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
     """A regressor predicts a number."""
 
-    def predict(self, X: ArrayLike) -> Array:
+    def predict(self, X: Data) -> Array:
         """Predict the target of every row.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), `tailguard.Source`, path, or table of Arrow
             Rows; each feature is first truncated to ``[lower_, upper_]``.
 
         Returns
@@ -246,6 +292,8 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         return tags
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
+        if y.dtype.kind == "O":
+            y = plain_numbers(y)
         try:
             if y.dtype.kind in "fiubO":
                 with np.errstate(all="ignore"):
@@ -253,6 +301,9 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):
         except (TypeError, ValueError, OverflowError):  # whose message would repeat a value of the data
             pass
         raise ValueError(f"y has dtype {y.dtype} and holds values that are not numbers: give real numbers.")
+
+    def _loss_and_engine(self, X: Data, y: Any) -> tuple[Loss, Engine]:
+        return self._loss(), engine_for(X, y, self.threads)
 
     def _loss(self) -> Loss:
         raise NotImplementedError
@@ -386,12 +437,12 @@ class PrivatePoissonRegressor(_PrivateRegressor):
     def _loss(self) -> Loss:
         return Poisson()
 
-    def predict(self, X: ArrayLike) -> Array:
+    def predict(self, X: Data) -> Array:
         """Predict the mean of every row, ``exp`` of the linear predictor, at most 150 times the average by default.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), `tailguard.Source`, path, or table of Arrow
             Rows.
 
         Returns
@@ -451,15 +502,15 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         super().__init__(**parameters)
         self.classes = classes
 
-    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> Self:
+    def fit(self, X: Data, y: ArrayLike | None = None, **refused: Any) -> Self:
         """Fit the model; see `PrivateRidge.fit`.
 
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d)
+        X : array_like or sparse matrix of shape (n, d), `tailguard.Source`, path, or table of Arrow
             Rows.
-        y : array_like of shape (n,)
-            Labels.
+        y : array_like of shape (n,) or str
+            Labels, or the name of their column in a source, table or file.
         **refused
             ``sample_weight`` is refused.
 
@@ -469,15 +520,29 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
             With ``classes_``, ``coef_``, ``intercept_`` and ``privacy_``.
         """
         super().fit(X, y, **refused)
+        if self.classes is None:
+            told = self.privacy_.parameters | {"classes": "those found in y, treated as public"}
+            self.privacy_ = replace(self.privacy_, parameters=told)
         if len(self.classes_) == 2:
             self.coef_, self.intercept_ = self.coef_[None], np.array([self.intercept_])
         return self
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
+        loss, values = self._loss_and_values(lambda: y)
+        return loss, encode(y, self.classes_.tolist(), values)
+
+    def _loss_and_engine(self, X: Data, y: Any) -> tuple[Loss, Engine]:
+        rows = engine_for(X, y, self.threads, target="label")
+        loss, values = self._loss_and_values(rows.labels)
+        return loss, rows.encoded(self.classes_.tolist(), values)
+
+    def _loss_and_values(self, labels: Callable[[], NDArray[Any]]) -> tuple[Loss, Array]:
+        """The classes, the loss for so many, and what stands for each of them."""
         if self.classes is None:
+            found = labels()
             with np.errstate(invalid="ignore"):  # an infinite label is refused below, without a warning before
-                check_classification_targets(y)
-            self.classes_ = np.unique(y)
+                check_classification_targets(found)
+            self.classes_ = np.unique(found)
         else:
             self.classes_ = np.unique(np.asarray(self.classes))
         if len(self.classes_) < 2:
@@ -485,19 +550,16 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
                 f"classes holds {len(self.classes_)} class: give at least two labels "
                 "(a classifier cannot be fitted to one class)."
             )
-        # By equality, one label at a time: a label of another type is foreign and must not raise.
-        place = {value: index for index, value in enumerate(self.classes_.tolist())}
-        label = np.array([_place(place, value) for value in y.tolist()], dtype=np.float64)
         if len(self.classes_) > 2:
-            return Multinomial(len(self.classes_)), label
-        return Logistic(), 2.0 * label - 1.0
+            return Multinomial(len(self.classes_)), np.arange(len(self.classes_), dtype=np.float64)
+        return Logistic(), np.array([-1.0, 1.0])
 
-    def decision_function(self, X: ArrayLike) -> Array:
+    def decision_function(self, X: Data) -> Array:
         """Linear predictor of every row.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), `tailguard.Source`, path, or table of Arrow
             Rows.
 
         Returns
@@ -508,12 +570,12 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         z = self._predictor(X)
         return z[:, 0] if len(self.classes_) == 2 else z
 
-    def predict_proba(self, X: ArrayLike) -> Array:
+    def predict_proba(self, X: Data) -> Array:
         """Probability of every class.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), `tailguard.Source`, path, or table of Arrow
             Rows.
 
         Returns
@@ -524,12 +586,12 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         z = self.decision_function(X)
         return np.column_stack([expit(-z), expit(z)]) if z.ndim == 1 else np.asarray(softmax(z, axis=1))
 
-    def predict_log_proba(self, X: ArrayLike) -> Array:
+    def predict_log_proba(self, X: Data) -> Array:
         """Logarithm of `predict_proba`.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), `tailguard.Source`, path, or table of Arrow
             Rows.
 
         Returns
@@ -539,12 +601,12 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         """
         return np.log(np.maximum(self.predict_proba(X), 1e-300))
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Data) -> NDArray[Any]:
         """Most probable class of every row.
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
+        X : array_like of shape (n, d), `tailguard.Source`, path, or table of Arrow
             Rows.
 
         Returns
@@ -561,11 +623,21 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         return tags
 
 
-def _place(place: dict[Any, int], value: Any) -> float:
-    try:
-        return place.get(value, np.nan)
-    except TypeError:  # a label that cannot be one
-        return np.nan
+def _numbers_in(X: Any) -> Any:
+    """X with its object columns as floats where they hold nothing but numbers: the size of a number must not raise."""
+    if hasattr(X, "isetitem"):  # a frame of pandas
+        objects = [j for j, dtype in enumerate(X.dtypes) if dtype == np.dtype(object)]
+        if objects:
+            X = X.copy()
+        for j in objects:
+            X.isetitem(j, plain_numbers(X.iloc[:, j].to_numpy()))
+        return X
+    if isinstance(X, (list, tuple)):
+        try:
+            X = np.asarray(X)
+        except ValueError:  # ragged: scikit-learn says so
+            return X
+    return plain_numbers(X) if isinstance(X, np.ndarray) and X.dtype == object else X
 
 
 def _without_data(kind: type[Exception], complaint: str) -> Exception:
@@ -576,8 +648,9 @@ def _without_data(kind: type[Exception], complaint: str) -> Exception:
         )
     if "Complex data" in complaint:
         return ValueError("Complex data not supported: give real numbers.")
-    if any(word in complaint for word in ("feature", "sample", "Found array with", "sparse", "Sparse")):
-        return kind(complaint)
+    # By their beginnings: anything else may quote a value, and a value may hold any words.
+    if complaint.startswith(_ABOUT_SHAPES):
+        return (TypeError if issubclass(kind, TypeError) else ValueError)(complaint)
     if kind is TypeError:
         return TypeError("X holds values that are not numbers: a float() argument must be a string or a real number.")
     return ValueError("X holds values that are not numbers: encode such columns first.")

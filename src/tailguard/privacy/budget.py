@@ -164,6 +164,8 @@ class Budget:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Budget:
         """Rebuild a budget from :meth:`to_dict`."""
+        if not isinstance(data, Mapping):
+            raise TypeError(f"a budget must be a mapping of its arguments; got {type(data).__name__}")
         return Budget(**data)
 
     def __repr__(self) -> str:

@@ -23,6 +23,9 @@ from tailguard.privacy.gaussian import SAFETY, gdp_mu
 
 # Above it the textbook conversion is as good as any, and the tight one is rounding.
 _LARGE_RHO = 1e12
+# A smaller one is priced as this one, which costs next to nothing (an epsilon of 5e-14 at a delta of 1e-300): the
+# roots below lose their digits there.
+_SMALL_RHO = 1e-30
 
 
 def _log_delta(rho: float, epsilon: float) -> float:
@@ -62,7 +65,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         return 0.0
     if math.isinf(rho):
         return 1.0
-    return 0.0 if math.isinf(epsilon) else math.exp(_log_delta(rho, epsilon))
+    return 0.0 if math.isinf(epsilon) else math.exp(_log_delta(max(rho, _SMALL_RHO), epsilon))
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -90,7 +93,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return 0.0
     if math.isinf(rho) or delta == 0.0:
         return math.inf
-    target = math.log(delta)
+    rho, target = max(rho, _SMALL_RHO), math.log(delta)
     if _log_delta(rho, 0.0) <= target:
         return 0.0
     # The textbook conversion rho + 2 sqrt(rho log(1/delta)) is always on the safe side.
@@ -130,10 +133,13 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     if epsilon == math.inf:
         return math.inf
     epsilon = _checks.positive("epsilon", epsilon)
+    if zcdp_epsilon(_SMALL_RHO, delta) > epsilon:
+        raise ValueError(f"epsilon={epsilon!r} at delta={delta!r} is too small for any rho: give a larger one")
     target = math.log(delta)
     # Low: the textbook conversion.  High: the Gaussian mechanism is zCDP, and exact.
     low = (epsilon / (math.sqrt(epsilon - target) + math.sqrt(-target))) ** 2 * (1.0 - SAFETY)
-    high = 0.5 * gdp_mu(epsilon, delta) ** 2 * (1.0 + 1e-6)
+    high = max(0.5 * gdp_mu(epsilon, delta) ** 2 * (1.0 + 1e-6), 2.0 * _SMALL_RHO)
+    low = max(low, _SMALL_RHO)
     while _log_delta(low, epsilon) > target:
         low *= 0.5
     while _log_delta(high, epsilon) <= target:

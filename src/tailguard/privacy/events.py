@@ -84,6 +84,8 @@ class Event:
         UnknownEventError
             If ``data["event"]`` names no event of this module.
         """
+        if not isinstance(data, Mapping):
+            raise TypeError(f"an event must be a mapping with its name and fields; got {type(data).__name__}")
         fields = dict(data)
         name = fields.pop("event", None)
         kind = _KINDS.get(name) if isinstance(name, str) else None

@@ -11,11 +11,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 import numpy as np
 
+from tailguard import _checks
 from tailguard.privacy.accounting import epsilon_of, known_events
 from tailguard.privacy.events import (
     Event,
@@ -23,6 +25,7 @@ from tailguard.privacy.events import (
     NotPrivate,
     Relation,
     ZeroConcentrated,
+    check_relation,
     common_relation,
 )
 from tailguard.privacy.noise import NoiseSource
@@ -266,12 +269,37 @@ class PrivacyReport:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PrivacyReport:
-        """Rebuild a report from :meth:`to_dict`."""
-        fields = dict(data)
-        fields["epsilon"] = float(fields["epsilon"])
-        fields["events"] = tuple(Event.from_dict(event) for event in fields["events"])
-        fields["reasons"] = tuple(fields["reasons"])
-        return cls(**fields)
+        """Rebuild a report from :meth:`to_dict`.
+
+        It is read as a statement, not as a proof: whoever writes the file can write any numbers.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a field is missing, unknown or not what it should be.
+        """
+        fields = _checks.exactly("report", data, {field.name for field in dataclass_fields(cls)})
+        epsilon, events, reasons = (fields[name] for name in ("epsilon", "events", "reasons"))
+        if not isinstance(events, (list, tuple)) or not isinstance(reasons, (list, tuple)):
+            raise TypeError("events and reasons of a report must be lists")
+        if not isinstance(fields["parameters"], Mapping) or not isinstance(fields["private"], bool):
+            raise TypeError("parameters of a report must be a mapping, and private must be true or false")
+        n_rows = fields["n_rows"]
+        report = cls(
+            epsilon=_checks.nonnegative("epsilon", math.inf if epsilon == "inf" else epsilon),
+            delta=_checks.probability("delta", fields["delta"]),
+            relation=check_relation(fields["relation"]),
+            events=tuple(Event.from_dict(event) for event in events),
+            private=fields["private"],
+            reasons=tuple(map(str, reasons)),
+            method=str(fields["method"]),
+            parameters=dict(fields["parameters"]),
+            n_rows=None if n_rows is None else _checks.count("n_rows", n_rows),
+            budget=str(fields["budget"]),
+        )
+        if report.private and (report.reasons or math.isinf(report.epsilon)):
+            raise ValueError("private must be false in a report with reasons against it, or with an infinite epsilon")
+        return report
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the report as valid JSON."""
@@ -280,7 +308,7 @@ class PrivacyReport:
     @classmethod
     def from_json(cls, text: str) -> PrivacyReport:
         """Rebuild a report from :meth:`to_json`."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(_checks.json_object("report", text))
 
 
 def _weight(event: Event) -> float | None:
