@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint bench bench-ridge bench-engines bench-streaming audit fuzz clean
+.PHONY: install demo test lint bench bench-ridge bench-engines bench-streaming audit fuzz docs clean
 
 install: $(VENV)/.installed
 
@@ -42,6 +42,15 @@ audit: install
 # New examples every time; a failure says how to repeat it.
 fuzz: install
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGET=$(FUZZ_TARGET) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python tests/fuzzing.py
+
+# Pages, README and the docstrings as a site; a warning, such as a link to nowhere, is an error.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -c docs/site -d build/doctrees . build/docs
+	@echo "build/docs/index.html is the front page."
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build demo-output audit-output reproduce-output

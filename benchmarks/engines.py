@@ -138,6 +138,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a hundredth of the rows: to see that it runs")
     share = 100 if parser.parse_args().quick else 1
     on_this_machine(tuple((n // share, d) for n, d in SHAPES))
+    if has("distributed"):
+        from cluster import SHAPES as CLUSTER_SHAPES
+        from cluster import on_a_cluster
+
+        on_a_cluster(tuple((max(1000, n // share), d) for n, d in CLUSTER_SHAPES), max(5, 30 // share))
     if has("torch", "triton"):
         import torch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import inspect
 import io
 import json
@@ -253,14 +254,32 @@ def test_labels_that_are_numbers(folder):
         (("fit", "patients.csv", "--target", "cost", "--dataset", "d"), "without --ledger", FAILED),
         (("fit", "patients.csv", "--target", "cost", "--ledger", "b.db"), "--ledger needs --dataset", FAILED),
         (("fit", "patients.csv", "--target", "cost", "--schema", "patients.csv"), ".toml or .json", FAILED),
+        (("fit", "patients.csv", "--target", "cost", "--schema", "typo.toml"), "did you mean 'visits'", FAILED),
+        (("fit", "patients.csv", "--target", "cost", "--schema", "few.toml"), "'cost' of patients.csv is not", FAILED),
+        (
+            ("fit", "semi.csv", "--target", "cost", "--schema", "patients.toml"),
+            "separated by ',', as the schema",
+            FAILED,
+        ),
+        (("fit", "cut.csv.gz", "--target", "cost", "--features", "age"), "cut.csv.gz' could not be read", FAILED),
+        (("schema", "index.csv"), "index=False", FAILED),
         (("inspect", "patients.toml"), "not a model file", FAILED),
         (("predict", "patients.toml", "patients.csv"), "not a model file", FAILED),
         (("schema", "patients.csv", "-o", "s.yaml"), ".toml or .json", FAILED),
     ],
 )
 def test_mistakes_are_one_line_with_a_remedy(folder, arguments, words, status):
+    Path("few.toml").write_text('tailguard_schema = 1\n[columns]\nage = "number"\n')
+    Path("semi.csv").write_text("age;visits;smoker;cost\n30;1;no;1,5\n")
+    Path("index.csv").write_text(",age,cost\n0,30,1.5\n")
+    Path("typo.toml").write_text(SCHEMA.replace("visits", "vists"))
+    Path("cut.csv.gz").write_bytes(gzip.compress(Path("patients.csv").read_bytes())[:-1000])
     assert words in run(*arguments, status=status).stderr
     assert not (folder / "model.json").exists()
+
+
+def test_a_promise_that_is_none_is_refused_before_anything_is_said(folder):
+    assert run("fit", "patients.csv", "--target", "cost", "--epsilon", "0", status=FAILED).stdout == ""
 
 
 def test_ctrl_c_has_its_own_status(folder, monkeypatch):
@@ -337,6 +356,8 @@ def test_predict_names_what_is_missing(folder):
     assert "has no rows" in run("predict", "model.json", "empty.csv", "-o", "p.csv", status=FAILED).stderr
     assert not list(folder.glob("*p.csv*"))
     assert "have no rows" in run("fit", "empty.csv", "--target", "age", "--force", status=FAILED).stderr
+    keep = run("predict", "model.json", "later.csv", "--keep", "Age", status=FAILED).stderr
+    assert "no column 'Age', which --keep names; did you mean 'age'?" in keep
     assert "--proba is for classifiers" in run("predict", "model.json", "later.csv", "--proba", status=FAILED).stderr
     tg.save_model(tg.PrivateRidge().fit(np.ones((10, 1)), np.ones(10)), "array.json")
     assert "was not fitted to a table" in run("predict", "array.json", "later.csv", status=FAILED).stderr
@@ -350,6 +371,19 @@ def test_inspect_shows_and_reports(folder):
     data = json.loads(run("inspect", "model.json", "--json").stdout)
     assert data["report_files"] == []
     assert {**data, "report_files": None} == {**json.loads(Path("r.json").read_text()), "report_files": None}
+
+
+def test_lines_fit_a_terminal_and_stay_whole_in_a_pipe(folder, monkeypatch):
+    run("fit", "patients.csv", "--schema", "patients.toml", "--target", "cost", "--quiet")
+    monkeypatch.setenv("COLUMNS", "80")
+    piped = run("inspect", "model.json").stdout.splitlines()
+    assert any(line.startswith("Replacing any one of the") and line.endswith(".") for line in piped)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", run("inspect", "model.json").stdout).splitlines()
+    assert max(map(len, shown)) <= 80 < max(map(len, piped))
+    assert " ".join(" ".join(shown).split()) == " ".join(" ".join(piped).split())
+    planned = run("plan", "--rows", "30000", "--features", "20", "--epsilon", "1").stdout
+    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", planned).splitlines())) <= 80
 
 
 def test_a_file_from_elsewhere_cannot_speak_to_the_terminal(folder):
@@ -418,7 +452,7 @@ def test_a_ledger_pays_for_fits_and_scores_until_it_is_empty(folder):
 
 
 def test_what_cannot_be_paid_is_refused_before_the_table_is_opened_for_reading(folder, monkeypatch):
-    from tailguard.tables.csv_files import CsvFile
+    from tailguard.engines.csv import CsvFile
 
     def fail(*_):
         raise AssertionError("the rows were read")

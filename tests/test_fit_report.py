@@ -105,7 +105,10 @@ def test_json_has_the_same_content(reports, name):
     assert sum(item["releases"] for item in data["spent"]) == sum(event.releases for event in privacy.events)
     shares = [item["share"] for item in data["spent"]]
     assert None in shares or math.isclose(math.fsum(shares), 1.0)
-    assert data["coefficient_noise"]["known"] is False
+    assert data["coefficient_noise"]["known"] is (model.coef_noise_ is not None)
+    if model.coef_noise_ is not None:
+        noise = np.array([row["noise"] for row in data["coefficients"][1:]])
+        np.testing.assert_array_equal(noise.T, np.atleast_2d(model.coef_noise_))
     assert data["software"]
     assert len(data["not_to_conclude"]) >= 6
 

@@ -544,6 +544,19 @@ def test_command_line(run, tmp_path):
     assert lines[1].endswith(",'=1+1")
 
 
+def test_runs_are_shown_whole_in_80_columns(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with Ledger(tmp_path / "b.db", "patients", 3.0, by="ada") as ledger:
+        tg.PrivateLogisticRegression(1.0, classes=[0, 1]).fit(X, Y > 0)
+        shown = run("show", "b.db").output
+        assert "note" not in shown
+        ledger.reserve(Budget(0.5, DELTA), method="lost", note="[bold]of ward 7[/bold]\x1b[2J and of all the others")
+    noted = run("show", "b.db").output
+    assert "\u2026" not in shown + noted
+    assert "\x1b" not in noted
+    assert "[bold]" in noted
+
+
 @pytest.mark.parametrize(
     ("arguments", "words", "status"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import gzip
+import random
 import subprocess
 import sys
 import threading
@@ -16,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tailguard as tg
-from tailguard.engines import elsewhere, engine_for, streamed
-from tailguard.engines.csv import one_line_each
+from tailguard.engines import csv, elsewhere, engine_for, streamed
 from tailguard.engines.memory import InMemory
 from tailguard.engines.streamed import MappedRows, Streamed, read_ahead
 
@@ -317,30 +317,78 @@ def test_cells_of_csv_are_numbers_or_missing(tmp_path):
     np.testing.assert_array_equal(found[:, 1], [0.0] * 14 + [np.nan])
 
 
+def wild_lines(chance: random.Random) -> tuple[list[bytes], list[int], int]:
+    """Lines of random bytes; good ones, whose cells are all the line's number; those numbers; how many columns."""
+    width = chance.choice([1, 2, 3])
+    alphabet = [b'"', b",", b"1", b"a", b"\r", b" ", b"\xff", b"\0", b"'", b"\\", b";", b"\xc3", b"\xe2\x80"]
+    lines = [b"".join(chance.choices(alphabet, k=chance.randrange(9))) for _ in range(chance.randrange(1, 9))]
+    good = [i for i in range(len(lines)) if chance.random() < 0.5]
+    for i in good:
+        lines[i] = b",".join([chance.choice([b"%d", b'"%d"', b" %d "]) % i] * width)
+    return lines, good, width
+
+
+def test_line_i_is_row_i_whatever_is_in_the_lines(tmp_path, monkeypatch, capfd):
+    """Random bytes among good lines: none moves, adds, removes or ends a row, and nobody hears of them."""
+    chance = random.Random(0)
+    for _ in range(400):
+        lines, known, width = wild_lines(chance)
+        monkeypatch.setattr(csv, "BLOCK_BYTES", chance.choice([1, 3, 16, 1000]))
+        header = b",".join(b"c%d" % j for j in range(width))
+        last = chance.choice([b"\n", b""]) if lines[-1] else b"\n"
+        text = chance.choice([b"\n", b"\r\n"]).join([header, *lines]) + last
+        path = tmp_path / chance.choice(["wild.csv", "wild.csv.gz"])
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+        numbers = numbers_of(path)
+        assert numbers.shape == (len(lines), width)
+        np.testing.assert_array_equal(numbers[known], np.repeat(np.reshape(known, (-1, 1)), width, axis=1))
+        source = tg.Source(path, columns=["c0"], types={f"c{width - 1}": "text"}, memory=0)
+        assert source.n == len(lines)
+        if width > 1:
+            labels = np.concatenate([found for _, found in source.with_target(f"c{width - 1}").read(4, True)])
+            assert len(labels) == len(lines)
+            assert [label.strip() for label in labels[known]] == [str(i) for i in known]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_line_means_the_same_in_any_company():
+    """What becomes of a line is found for all lines of a block at once, and as for the line alone."""
+    chance = random.Random(1)
+    for _ in range(400):
+        wild, _, width = wild_lines(chance)
+        lines = csv.Lines(width, ",")
+        alone = [lines.rows_only(line + b"\n") for line in wild]
+        assert lines.rows_only(b"\n".join(wild) + b"\n") == b"".join(alone)
+
+
 @pytest.mark.parametrize(
-    "bad", [b'"7,7', b'7,"7', b"7", b"7,7,7", b'7,"', b"7\r7,7", b'"",7,"x"y"', b"?" * 3 * 2**20, b'"']
+    "cell", [b"\xef\xbb\xbf7", b'\xef\xbb\xbf"7"', b"7\x00", b"1e0000000000000001", b"1_0", b"nan(7)"]
 )
-def test_a_line_is_a_row_whatever_it_says(tmp_path, bad):
-    """No row hides another: the number of rows is public, and the others are read as they are."""
+def test_a_cell_means_the_same_wherever_its_block_begins_and_whatever_is_beside_it(tmp_path, monkeypatch, cell):
+    lines = [b"1,x", cell + b",2", b"3,4", cell + b"," + cell]
+    alone = np.concatenate([csv_rows(tmp_path, b"a,b\n" + line + b"\n") for line in lines])
+    for size in (1, 2**22):
+        monkeypatch.setattr(csv, "BLOCK_BYTES", size)
+        np.testing.assert_array_equal(csv_rows(tmp_path, b"\n".join([b"a,b", *lines])), alone)
+    np.testing.assert_array_equal(alone[2], [3.0, 4.0])
+
+
+def test_a_line_that_is_too_long_is_missing_and_hides_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv, "LONGEST", 20)
+    lines = [b"1,1", b"2," + b"2" * 18, b"3," + b"3" * 19, b"4," + b"4" * 500, b"5,5"]
+    for size in (1, 7, 64, 1000):
+        monkeypatch.setattr(csv, "BLOCK_BYTES", size)
+        for end in (b"\n", b"\r\n"):
+            found = csv_rows(tmp_path, end.join([b"a,b", *lines, b""]))
+            np.testing.assert_array_equal(found[:, 0], [1, 2, np.nan, np.nan, 5])
+
+
+@pytest.mark.parametrize("line", [b'"7,7', b'7,"7', b"7", b"7,7,7", b'7,"', b'"",7,"x"y"', b'"', b'7"7,7', b""])
+def test_a_line_that_is_no_row_is_a_row_of_missing_cells(tmp_path, line):
     good = [f"{k},{k}.5".encode() for k in range(1, 9)]
-    lines = [*good[:3], bad, *good[3:]]
-    found = csv_rows(tmp_path, b"\n".join([b"a,b", *lines]) + b"\n")
-    assert len(found) == 9
-    ordinary = found[np.isin(found[:, 0], np.arange(1, 9)) & (found[:, 1] == found[:, 0] + 0.5)]
-    np.testing.assert_array_equal(np.sort(ordinary[:, 0]), np.arange(1, 9))
-
-
-def test_lines_are_untangled_as_one_by_one():
-    """The fast version against a plain one, on random bytes."""
-
-    def plain(line: bytes) -> bytes:
-        line = line.replace(b'"', b" ") if line.count(b'"') % 2 else line
-        return line[:-1].replace(b"\r", b" ") + line[-1:]
-
-    rng = np.random.default_rng(0)
-    for _ in range(500):
-        text = bytes(rng.choice(list(b'"\r\n,1'), rng.integers(0, 30)))
-        assert one_line_each(text) == b"\n".join(plain(line) for line in text.split(b"\n"))
+    found = csv_rows(tmp_path, b"\n".join([b"a,b", *good[:3], line, *good[3:]]) + b"\n")
+    np.testing.assert_array_equal(found[:, 0], [1, 2, 3, np.nan, 4, 5, 6, 7, 8])
+    np.testing.assert_array_equal(found[:, 1], found[:, 0] + 0.5)
 
 
 def test_formats_of_csv(tmp_path):

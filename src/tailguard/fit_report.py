@@ -1,7 +1,7 @@
 """The report of a fit: one page for people, one JSON object for machines, with the same content.
 
 It is made from the model alone, so it can be made again at any time, and says nothing that the model does not. Numbers
-that the fit does not know are not made up: noise of single coefficients, errors of prediction, goodness of fit.
+that the fit does not know are not made up: errors of prediction, goodness of fit.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ RELATIONS = {
     "by is public.",
 }
 NOISE = (
-    "The method does not know the noise of a single coefficient, and none is stated: it averages many noisy steps, "
-    "shrinks them, and the noise of the one and the bias of the other do not separate. A coefficient near zero may be "
-    "a small effect or an effect lost in noise. The noise of every release is in the list of what was spent."
+    "The column ± is the standard deviation of the privacy noise in a coefficient before it was pulled towards zero, "
+    "known from the noise levels. Sampling error is not in it, nor are choices that the noise decides: coefficients of "
+    "repeated fits spread 1 to 3 times as much. One near zero may be a small effect or an effect lost in noise."
+)
+UNKNOWN_NOISE = (
+    "This method does not know the noise of a single coefficient, and none is stated. The noise of every release is in "
+    "the list of what was spent."
 )
 
 
@@ -124,20 +128,37 @@ class FitReport:
         labels = label_names(classes)
         return [f"log-odds of {labels[1]}"] if len(labels) == 2 else [f"score of {label}" for label in labels]
 
+    @property
+    def noise(self) -> Any:
+        """Standard deviations of the privacy noise in the coefficients, or None where they are not known."""
+        return getattr(self.model, "coef_noise_", None)
+
+    def about_noise(self) -> str:
+        """Return what the noise of a coefficient means, or that it is not known."""
+        return UNKNOWN_NOISE if self.noise is None else NOISE
+
     def coefficients(self) -> list[dict[str, Any]]:
-        """Return a row for the intercept and for every feature: name, values, truncation, reference."""
+        """Return a row for the intercept and for every feature: name, values, noise, truncation, reference."""
         coef = np.atleast_2d(self.model.coef_)
         intercept = np.atleast_1d(self.model.intercept_)
         references = self._references()
         rows: list[dict[str, Any]] = [
-            {"name": "(intercept)", "values": intercept.tolist(), "truncated_to": None, "reference": None}
+            {
+                "name": "(intercept)",
+                "values": intercept.tolist(),
+                "noise": None,
+                "truncated_to": None,
+                "reference": None,
+            }
         ]
+        noise = None if self.noise is None else np.atleast_2d(self.noise)
         for j, name in enumerate(self.feature_names):
             bounds = [_plain(self.model.lower_[j]), _plain(self.model.upper_[j])]
             rows.append(
                 {
                     "name": name,
                     "values": coef[:, j].tolist(),
+                    "noise": None if noise is None else noise[:, j].tolist(),
                     "truncated_to": None if "inf" in bounds else bounds,
                     "reference": references[j],
                 }
@@ -225,7 +246,7 @@ class FitReport:
             "target": None if recipe is None else recipe.target.name,
             "outputs": self.outputs(),
             "coefficients": self.coefficients(),
-            "coefficient_noise": {"known": False, "why": NOISE},
+            "coefficient_noise": {"known": self.noise is not None, "what": self.about_noise()},
             "method": privacy.method,
             "parameters": privacy.to_dict()["parameters"],
             "table": None if recipe is None else recipe.to_dict(),
@@ -328,17 +349,19 @@ class FitReport:
         outputs = self.outputs()
         largest = [max((abs(row["values"][k]) for row in table[1:]), default=0.0) for k in range(len(outputs))]
         bounded = any(row["truncated_to"] for row in table)
-        head = "".join(f"<th class='number'>{_safe(name)}</th>" for name in outputs)
+        spread = "" if self.noise is None else "<th class='number'>±</th>"
+        head = "".join(f"<th class='number'>{_safe(name)}</th>{spread}" for name in outputs)
         rows = []
         for row in table:
             label = f"<code>{_safe(row['name'])}</code>"
             if row["reference"] is not None:
                 label += f" <span class='note'>against {_safe(row['reference'])}</span>"
-            values = "".join(
-                f"<td class='number{' zero' if largest[k] and abs(value) < largest[k] * 1e-12 else ''}'>"
-                f"{number(value)}</td>"
-                for k, value in enumerate(row["values"])
-            )
+            values = ""
+            for k, value in enumerate(row["values"]):
+                kind = "number zero" if largest[k] and abs(value) < largest[k] * 1e-12 else "number"
+                values += f"<td class='{kind}'>{number(value)}</td>"
+                if self.noise is not None:
+                    values += f"<td class='number note'>{'' if row['noise'] is None else number(row['noise'][k])}</td>"
             limits = row["truncated_to"]
             cut = f"{number(limits[0])} to {number(limits[1])}" if limits else ""
             last = f"<td class='number note'>{cut}</td>" if bounded else ""
@@ -350,7 +373,7 @@ class FitReport:
         return (
             f"<section><h2>Coefficients</h2><p>{units}.</p><div class='scroll'><table><thead><tr><th>feature</th>{head}"
             f"{truncated}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-            f"<p class='aside'><strong>Noise of a coefficient: not known.</strong> {_safe(NOISE)}</p></section>"
+            f"<p class='aside'><strong>Noise of a coefficient.</strong> {_safe(self.about_noise())}</p></section>"
         )
 
     def _method_html(self) -> str:

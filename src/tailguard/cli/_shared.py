@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,11 +47,16 @@ def unwrapped(command: Callable[..., Any]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def terminal(quiet: bool, as_json: bool) -> Console:
-    """Where a command prints for people: nowhere if it is to be quiet or to speak JSON."""
+def terminal(quiet: bool = False, as_json: bool = False) -> Console:
+    """Where a command prints for people: nowhere if it is to be quiet or to speak JSON.
+
+    Lines are broken between words on a terminal, and left whole in a pipe.
+    """
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True, quiet=quiet or as_json)
+    console = Console(highlight=False, quiet=quiet or as_json)
+    console.soft_wrap = not console.is_terminal
+    return console
 
 
 def print_json(data: dict[str, Any]) -> None:
@@ -158,14 +163,20 @@ def read_schema(path: Path | None) -> TableSchema | None:
     return TableSchema.read(path)
 
 
-def check_columns(table: TableFile, names: Any) -> None:
-    """Refuse a table that lacks columns, by name."""
+def check_columns(table: TableFile, names: Iterable[str], who: str) -> None:
+    """Refuse a table that lacks columns which ``who`` asks for, by name."""
+    from tailguard.tables.schema import nearest
+
     missing = [name for name in names if name not in table.names]
+    if missing and table.csv is not None and len(table.names) == 1:
+        raise ValueError(
+            f"{table.path.name} has a single column if its cells are separated by {table.csv.delimiter!r}, as {who} "
+            "says: write it with that delimiter, or declare the right one in a schema."
+        )
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(
-            f"{table.path.name} has no column {missing[0]!r}{more}: give a table with the columns that the model names "
-            "(tailguard inspect lists them)."
+            f"{table.path.name} has no column {missing[0]!r}{more}, which {who} names{nearest(missing[0], table.names)}"
         )
 
 
@@ -202,27 +213,34 @@ def print_fit(console: Console, report: FitReport) -> None:
     coefficients = Table(box=SIMPLE_HEAD, pad_edge=False)
     coefficients.add_column("feature", overflow="fold")
     for name in report.outputs():
-        coefficients.add_column(_plain(name), justify="right")
+        coefficients.add_column(plain(name), justify="right")
+        if report.noise is not None:
+            coefficients.add_column("±", justify="right", style="dim")
     bounded = any(row["truncated_to"] for row in report.coefficients())
     if bounded:
         coefficients.add_column("truncated to", justify="right", style="dim")
     for row in report.coefficients():
         reference = "" if row["reference"] is None else f" (against {row['reference']})"
         limits = row["truncated_to"]
-        cells = [number(value) for value in row["values"]]
+        cells = []
+        for k, value in enumerate(row["values"]):
+            cells.append(number(value))
+            if report.noise is not None:
+                cells.append("" if row["noise"] is None else number(row["noise"][k]))
         cells += [f"{number(limits[0])} .. {number(limits[1])}" if limits else ""] if bounded else []
-        coefficients.add_row(_plain(row["name"] + reference), *map(_plain, cells))
+        coefficients.add_row(plain(row["name"] + reference), *map(plain, cells))
     console.print(coefficients)
     spent = Table(box=SIMPLE_HEAD, pad_edge=False)
     for title, side in (("spent on", "left"), ("share", "right"), ("releases", "right"), ("mechanism", "left")):
         spent.add_column(title, justify=side)  # type: ignore[arg-type]
     for item in report.spent():
         share = "" if item["share"] is None else f"{100.0 * item['share']:.1f} %"
-        spent.add_row(_plain(item["on"]), share, str(item["releases"]), _plain(item["mechanism"]))
+        spent.add_row(plain(item["on"]), share, str(item["releases"]), plain(item["mechanism"]))
     console.print(spent)
 
 
-def _plain(text: str) -> Any:
+def plain(text: str) -> Any:
+    """Text for a table, without markup and control characters."""
     from rich.text import Text
 
     return Text(printable(text))

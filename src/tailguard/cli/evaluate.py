@@ -63,7 +63,7 @@ def command(
     saved = read_model(model)
     recipe = _shared.table_recipe(saved.recipe, model)
     table = open_table(data, recipe.csv)
-    _shared.check_columns(table, [*recipe.columns, recipe.target.name])
+    _shared.check_columns(table, [*recipe.columns, recipe.target.name], "the model")
     estimator = _shared.bare(saved.model)
     console = _shared.terminal(quiet, as_json)
     if pay_epsilon is None:

@@ -88,11 +88,11 @@ def command(
     from tailguard.cli import _shared
     from tailguard.fit_report import FitReport
     from tailguard.model_file import read_model, save_model
-    from tailguard.privacy import default_delta
+    from tailguard.privacy import Budget, default_delta
     from tailguard.tables import open_table, training_rows
-    from tailguard.tables.csv_files import CsvFile
 
     console = _shared.terminal(quiet, as_json)
+    Budget(epsilon, default_delta(2) if delta is None else delta)  # refuses what can be no promise, before all else
     _shared.check_report(report)
     _shared.check_outputs(force, output, report)
     declared = _shared.read_schema(schema)
@@ -102,7 +102,7 @@ def command(
     estimator = _estimator(chosen, recipe, epsilon=epsilon, delta=delta, alpha=alpha, seed=seed)
     estimator.set_params(fit_intercept=not no_intercept)
     # A CSV must be read to count its rows; what a ledger cannot pay whatever their number is refused before.
-    most = 10**12 if isinstance(table, CsvFile) else max(2, table.rows)
+    most = 10**12 if not table.typed else max(2, table.rows)
     for note in notes:
         console.print(f"Note: {note}", markup=False, style="dim")
     with _shared.paying(ledger, dataset, budget_epsilon, epsilon, delta or default_delta(most)) as book:
@@ -134,11 +134,9 @@ def _recipe(
     """Which columns are used and how, and what to tell about it; from names and types alone."""
     from tailguard.cli._shared import check_columns, listed
     from tailguard.tables import CATEGORY, NUMBER, Column, TableSchema, choose
-    from tailguard.tables.csv_files import CsvFile
 
     notes = []
     if schema is None:
-        csv = table.format if isinstance(table, CsvFile) else None
         numbers = [name for name, kind in table.proposals.items() if kind == NUMBER or not table.typed]
         if not table.typed and features is None:
             notes.append(
@@ -154,15 +152,18 @@ def _recipe(
         named = [name for name in (target, *(features or ())) if name in table.names and name not in numbers]
         if [name for name in named if name != target]:
             raise ValueError(f"column {named[-1]!r} does not hold numbers: list its categories in a schema.")
-        schema = TableSchema.of([Column(name) for name in table.names if name in {*numbers, target}], csv)
+        schema = TableSchema.of([Column(name) for name in table.names if name in {*numbers, target}], table.csv)
         if target in named and classes is None:
             raise ValueError(f"the target {target!r} does not hold numbers: name its labels with --classes no,yes.")
     if classes is not None:
         labels = listed(classes) or []
         column = Column(target, CATEGORY, _labels(labels))
         schema = TableSchema({**schema.columns, target: column}, schema.csv)
+    for name in (target, *(features or ()), *(drop or ())):
+        if name in table.names and name not in schema.columns:
+            raise ValueError(f"column {name!r} of {table.path.name} is not declared: add it to the schema.")
     recipe = choose(schema, target, features, drop or ())
-    check_columns(table, [*recipe.columns, target])
+    check_columns(table, [*recipe.columns, target], "the schema")
     return recipe, notes
 
 

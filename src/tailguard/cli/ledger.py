@@ -65,15 +65,16 @@ def show(
     if as_json:
         typer.echo(_as_json(found))
         return
-    from rich.console import Console
+    from tailguard.cli._errors import printable
+    from tailguard.cli._shared import terminal
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal()
     if not found:
         console.print("No dataset yet: add one with  tailguard ledger add-dataset", markup=False)
     for index, (summary, entries) in enumerate(found):
         if index:
             console.print()
-        console.print(f"{summary.dataset.name}", style="bold", markup=False)
+        console.print(printable(summary.dataset.name), style="bold", markup=False)
         for line in _facts(summary):
             console.print(line, markup=False)
         if entries:
@@ -175,13 +176,16 @@ def _runs(entries: list[Entry]) -> Table:
     from rich.box import SIMPLE
     from rich.table import Table
 
+    from tailguard.cli._shared import plain
     from tailguard.ledger.book import rounded_up
 
+    noted = any(entry.note for entry in entries)
     table = Table(box=SIMPLE)
-    for title in ("run", "reserved, UTC", "by", "method", "rows", "epsilon", "state", "note"):
-        table.add_column(title, justify="right" if title in ("run", "rows", "epsilon") else "left", no_wrap=True)
+    for title in ("run", "reserved, UTC", "by", "method", "rows", "epsilon", "state", *["note"] * noted):
+        right = title in ("run", "rows", "epsilon")
+        table.add_column(title, justify="right" if right else "left", overflow="fold")
     for entry in entries:
-        table.add_row(
+        cells = [
             str(entry.id),
             entry.reserved[:16].replace("T", " "),
             entry.reserved_by,
@@ -189,8 +193,9 @@ def _runs(entries: list[Entry]) -> Table:
             "" if entry.n_rows is None else str(entry.n_rows),
             rounded_up(entry.price[0]),
             "reserved" if entry.confirmed is None else "done",
-            entry.note,
-        )
+            *[entry.note] * noted,
+        ]
+        table.add_row(*map(plain, cells))
     return table
 
 

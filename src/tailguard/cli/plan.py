@@ -98,16 +98,16 @@ def command(
     if as_json:
         typer.echo(_as_json(found, needs, runs))
         return
-    from rich.console import Console
+    from tailguard.cli._shared import terminal
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal()
     for name, need in needs.items():
         console.print(_answer(name, need, target_error or 0.0), markup=False)
     if found is not None:
         if needs:
             console.print()
         for line in _words(found):
-            console.print(line, markup=False)
+            console.print(line if console.soft_wrap else _hanging(line, console.width), markup=False)
         console.print(_moves(found))
     if runs:
         console.print(_comparison(found, runs), markup=False)
@@ -153,7 +153,8 @@ def _words(found: Plan) -> list[str]:
             f"  ratio      K = 2 (features + 1)/(rows mu) = {found.ratio:.3g}; slopes are fitted up to "
             f"{found.largest_ratio:g}, from {found.rows_for_slopes:,} rows on"
         )
-    lines.append(f"  expect     {_REGIMES[found.regime]}")
+    noisy_mean = s.model == "mean" and found.regime == "noisy"
+    lines.append(f"  expect     {'noise costs accuracy' if noisy_mean else _REGIMES[found.regime]}")
     if found.regime != "nothing":
         lines.append(f"  error      {found.error:.2g}; nine fits in ten are below {found.often:.2g}")
         lines.append(f"             without noise {found.without_privacy:.2g}; a constant {found.nothing_fitted:.2g}")
@@ -167,6 +168,13 @@ def _words(found: Plan) -> list[str]:
             )
     lines.append(f"  (error: {ERRORS[s.model]})")
     return lines
+
+
+def _hanging(line: str, width: int) -> str:
+    """The line, broken between words, with what follows below what it says."""
+    import textwrap
+
+    return textwrap.fill(line, width, subsequent_indent=" " * 13)
 
 
 def _moves(found: Plan) -> Table:

@@ -45,7 +45,8 @@ def command(
     _shared.check_outputs(force, output)
     table = open_table(data, recipe.csv)
     kept = _shared.listed(keep) or []
-    _shared.check_columns(table, [*recipe.columns, *kept])
+    _shared.check_columns(table, recipe.columns, "the model")
+    _shared.check_columns(table, kept, "--keep")
     estimator = _shared.bare(saved.model)
     if proba and not hasattr(estimator, "classes_"):
         raise ValueError(f"--proba is for classifiers; {model.name} predicts a number: leave it out.")

@@ -27,24 +27,23 @@ def command(
 
     Example: tailguard schema patients.parquet
     """
+    import shlex
+
     from tailguard.cli._shared import check_outputs
     from tailguard.model_file import write_whole
     from tailguard.tables import open_table
-    from tailguard.tables.csv_files import CsvFile
     from tailguard.tables.schema import template
 
     if output is not None and output.suffix.lower() not in (".toml", ".json"):
         raise ValueError(f"--output {output}: give a name that ends in .toml or .json.")
     check_outputs(force, output)
     table = open_table(data)
-    csv = table.format if isinstance(table, CsvFile) else None
     as_json = output is not None and output.suffix.lower() == ".json"
-    text = template(table.proposals, csv, types=table.typed, as_json=as_json)
+    text = template(table.proposals, table.csv, types=table.typed, as_json=as_json)
     if output is None:
         typer.echo(text, nl=False)
         return
     write_whole(output, text)
     known = "names and types" if table.typed else "names"
-    typer.echo(
-        f"{output}: {len(table.names)} columns, from their {known}. Edit it, then  tailguard fit --schema {output}"
-    )
+    typer.echo(f"{output}: {len(table.names)} columns, from their {known}. Edit it, then fit:")
+    typer.echo(f"tailguard fit {shlex.quote(str(data))} --schema {shlex.quote(str(output))} --target COLUMN")

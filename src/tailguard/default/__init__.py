@@ -67,6 +67,7 @@ class LinearModel:
     privacy: PrivacyReport
     missing: Array  # what stands for a missing value: the released means
     limits: tuple[float, float] = (-math.inf, math.inf)  # of the predictor, for losses with an exponential
+    noise: Array | None = None  # standard deviation of the privacy noise in the coefficients, before shrinkage
 
     @staticmethod
     def plain(coef: Array, intercept: Any, privacy: PrivacyReport) -> LinearModel:
@@ -111,6 +112,7 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
         else:
             raise TypeError(f"loss={loss!r} has no default method: use tailguard.minimize with a method.")
         coef, intercept = _in_data_units(line, alpha, curvature, options.fit_intercept)
+        spread = None if line.noise is None else np.minimum(line.noise / line.columns.scale, 1e150)
     report = PrivacyReport.from_events(
         account.events,
         delta,
@@ -127,7 +129,8 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
         budget=budget,
     )
     columns = line.columns
-    return LinearModel(coef, intercept, columns.lower, columns.upper, bill.settle(report), columns.mean, line.limits)
+    report = bill.settle(report)
+    return LinearModel(coef, intercept, columns.lower, columns.upper, report, columns.mean, line.limits, spread)
 
 
 def default_mean(table: MeanTable, noise: NoiseSource) -> MeanResult:

@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+def slope_noise(whitening: Array, covariance: Array) -> Array:
+    """Standard deviations of slopes from the covariance of whitened coefficients, the constant first."""
+    return np.sqrt(np.maximum(np.diag(whitening @ covariance[1:, 1:] @ whitening.T), 0.0))
+
+
 @dataclass
 class Average:
     """Inverse-variance average of iterates, and the variance factor of the privacy noise left in it."""

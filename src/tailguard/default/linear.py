@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default.averaging import Average, geometric, into_ball, shrink
+from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import WIDE, Columns, locate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.whitening import Design, curvature, decorrelate
@@ -74,6 +74,7 @@ class Line:
     correlation: Array
     limits: tuple[float, float] = (-math.inf, math.inf)  # of the predictor
     note: str = "level and slopes"
+    noise: Array | None = None  # standard deviation of the privacy noise in the slopes before they were shrunk
 
 
 LEVEL_ONLY = "level only: too few rows for so many columns at this epsilon"
@@ -151,6 +152,7 @@ class _Fit:
         self.constant, self.multiplier = 0.0, 1.0
         self.design: Design | None = None
         self.slopes = np.zeros(queries.engine.columns)
+        self.noise: Array | None = None
         self.level_share = min(0.25, F_LEVEL + ratio / 2.0)
 
     def standard(self, y: NDArray[Any]) -> Array:
@@ -188,10 +190,9 @@ class _Fit:
         self.constant = float(chosen.average.value[0]) if self.intercept else 0.0
         slopes = design.whitening @ narrow.average.value[1:] + added
         narrow_variance = min(variance, (self.narrow_clip / NARROW) ** 2)
-        noise = self._covariance(
-            INFLATION * ((1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance),
-            (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance,
-        )
+        private = (1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance
+        noise = self._covariance(INFLATION * private, (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance)
+        self.noise = slope_noise(design.whitening, private * self.curvature.inverse @ self.curvature.inverse)
         self.slopes, _ = shrink(slopes, noise, design.correlation)
 
     @staticmethod
@@ -344,4 +345,6 @@ class _Fit:
         if self.intercept:
             level = min(self.y_range[1], max(self.y_range[0], self.y_mean + self.y_scale * self.constant))
         note = LEVEL_ONLY if self.design is None else "level and slopes"
-        return Line(columns, shift, self.multiplier * self.slopes * self.y_scale, level, correlation, note=note)
+        noise = None if self.noise is None else self.multiplier * self.noise * self.y_scale
+        slopes = self.multiplier * self.slopes * self.y_scale
+        return Line(columns, shift, slopes, level, correlation, note=note, noise=noise)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default.averaging import Average, geometric, into_ball, shrink
+from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns
 from tailguard.default.linear import INFLATION, LEVEL_ONLY, Line, locate_features, noise_to_signal
 from tailguard.default.whitening import Curvature, Design, curvature, decorrelate
@@ -81,12 +81,13 @@ def fit_log_odds(queries: Queries, intercept: bool) -> tuple[Line, float]:
     average, slope = _steps(queries, design, bent, np.append(level, np.zeros(d)), share, ratio, smaller)
 
     theta, W = average.value, design.whitening
-    noise = INFLATION * average.variance * bent.inverse @ bent.inverse + bent.inverse / (slope * queries.n)
+    private = average.variance * bent.inverse @ bent.inverse
+    noise = INFLATION * private + bent.inverse / (slope * queries.n)
     slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.correlation)
     if intercept and np.any(slopes):
         level = float(theta[0])
     slopes, level = _recalibrate(queries, design, slopes, level, level_share, intercept)
-    line = Line(columns, design.shift, slopes, level, design.correlation, LIMITS)
+    line = Line(columns, design.shift, slopes, level, design.correlation, LIMITS, noise=slope_noise(W, private))
     return line, max(0.02, 0.25 * slope / 0.5)
 
 

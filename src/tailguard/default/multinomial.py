@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from tailguard.default.averaging import Average, geometric, into_ball, shrink
+from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns
 from tailguard.default.linear import INFLATION, LEVEL_ONLY, Line, locate_features, noise_to_signal
 from tailguard.default.logistic import LEVEL, LIMIT, LIMITS, NEAR
@@ -55,12 +55,13 @@ def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Li
     bent = curvature(queries, design)
     average, inverse = _steps(queries, design, bent, levels, STEPS[0] if ratio <= QUIET else STEPS[1])
     theta, W = average.value, design.whitening
-    slopes, squared = np.empty((classes, d)), inverse @ inverse
+    slopes, noise, private = np.empty((classes, d)), np.empty((classes, d)), average.variance * inverse @ inverse
     for k in range(classes):
-        block = slice(k * design.width + 1, (k + 1) * design.width)
-        noise = INFLATION * average.variance * squared[block, block] + inverse[block, block] / queries.n
-        slopes[k], _ = shrink(W @ theta[k, 1:], W @ noise @ W.T, design.correlation)
-    return Line(columns, design.shift, slopes, theta[:, 0], design.correlation, LIMITS), 0.2
+        block = slice(k * design.width, (k + 1) * design.width)
+        known = INFLATION * private[block, block] + inverse[block, block] / queries.n
+        slopes[k], _ = shrink(W @ theta[k, 1:], W @ known[1:, 1:] @ W.T, design.correlation)
+        noise[k] = slope_noise(W, private[block, block])
+    return Line(columns, design.shift, slopes, theta[:, 0], design.correlation, LIMITS, noise=noise), 0.2
 
 
 def _levels(queries: Queries, classes: int, share: float) -> Array:

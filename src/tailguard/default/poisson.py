@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default.averaging import Average, geometric, into_ball, shrink
+from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns, locate
 from tailguard.default.linear import (
     F_CLIP,
@@ -103,10 +103,12 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
         if t >= STEPS / 2:
             average.add(theta, (sd / (inside * weight)) ** 2)
     theta, W = average.value, design.whitening
-    noise = INFLATION * average.variance * bent.inverse @ bent.inverse + bound**2 * bent.inverse / queries.n
+    private = average.variance * bent.inverse @ bent.inverse
+    noise = INFLATION * private + bound**2 * bent.inverse / queries.n
     slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.correlation)
+    limits, sd_slopes = (-math.inf, start + LARGEST), slope_noise(W, private)
     if not intercept:
-        return Line(columns, design.shift, slopes, 0.0, design.correlation, (-math.inf, start + LARGEST)), mean
+        return Line(columns, design.shift, slopes, 0.0, design.correlation, limits, noise=sd_slopes), mean
     constant = float(theta[0])
     cap = min(top, 8.0 * bound)
 
@@ -120,6 +122,5 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
     target, model = np.maximum(found + cap / 2.0, max(2.0 * sd, 1e-3))
     change = math.log(target / model)
     change *= max(0.0, 1.0 - 2.0 * (sd / min(target, model)) ** 2 / max(change**2, 1e-300))
-    return Line(
-        columns, design.shift, slopes, start + constant + change, design.correlation, (-math.inf, start + LARGEST)
-    ), mean
+    level = start + constant + change
+    return Line(columns, design.shift, slopes, level, design.correlation, limits, noise=sd_slopes), mean

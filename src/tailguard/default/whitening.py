@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.columns import Columns
-from tailguard.kernels.features import predict, rotate
+from tailguard.kernels.features import design_rows, norms, predict
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
@@ -54,20 +54,21 @@ class Design:
 
     def vectors(self, X: NDArray[Any]) -> Array:
         """Design vectors of rows."""
-        a = np.empty((len(X), self.width))
-        a[:, 0] = 1.0 if self.intercept else 0.0
-        rotate(self.columns.standardise(X), self.shift, np.ascontiguousarray(self.whitening), a[:, 1:])
+        columns, a = self.columns, np.empty((len(X), self.width))
+        design_rows(
+            np.ascontiguousarray(X),
+            *(columns.lower, columns.upper, columns.mean, columns.scale),
+            *(self.shift, np.ascontiguousarray(self.whitening), 1.0 if self.intercept else 0.0),
+            a,
+        )
         return a
 
     def predictor(self, a: Array, theta: Array) -> Array:
         """Predictors ``a . theta`` of design vectors, for one theta or for every row of a matrix."""
-        if theta.ndim == 2:
-            outputs = np.empty((len(a), len(theta)))
-            rotate(a, np.zeros(self.width), np.ascontiguousarray(theta.T), outputs)
-            return outputs
-        out = np.empty(len(a))
-        predict(a, np.zeros(self.width), theta, out)
-        return out
+        outputs = np.empty((len(np.atleast_2d(theta)), len(a)))
+        for coefficients, out in zip(np.atleast_2d(theta), outputs, strict=True):
+            predict(a, np.zeros(self.width), coefficients, out)
+        return outputs.T if theta.ndim == 2 else outputs[0]
 
     def line(self, X: NDArray[Any], slopes: Array) -> Array:
         """Line of rows, without its level, for slopes in standardised features."""
@@ -75,7 +76,9 @@ class Design:
 
     def weights(self, a: Array) -> Array:
         """Mallows weights of design vectors."""
-        ratio = self.radius / np.maximum(np.sqrt(np.sum(a * a, axis=1)), 1e-100)
+        size = np.empty(len(a))
+        norms(a, size)
+        ratio = self.radius / np.maximum(size, 1e-100)
         return np.minimum(1.0, np.minimum(ratio, self.cap * ratio * ratio))
 
     def gram(self, queries: Queries, label: str, share: float) -> tuple[Array, float]:

@@ -6,7 +6,7 @@ type                                   number
 float16, float32, float64              itself
 integers, booleans, decimals           the nearest float64; True is 1
 null (a column without any value)      NaN
-text, declared a number (CSV)          what Python's ``float`` says, else NaN
+text, declared a number (CSV)          what Python's ``float`` says of its bytes, else NaN
 anything else                          refused, by the name and the type of the column
 =====================================  ===============================================================
 
@@ -85,6 +85,9 @@ def _plain_text(column: Any) -> Any:
 # Text of this form is in the range of floats and means the same to Arrow and to Python.
 _PLAIN = r"^[-+]?[0-9]{1,40}(\.[0-9]{0,40})?([eE][-+]?[0-9]{1,2})?$"
 
+# Python reads no number from text without any of these; a column of words need not be tried one by one.
+_SOME = r"[0-9]|(?i:inf|nan)"
+
 
 def _parsed(column: Any) -> NDArray[np.float64]:
     """Text as numbers: all at once if all are numbers, else those of plain form at once and the others one by one."""
@@ -94,17 +97,17 @@ def _parsed(column: Any) -> NDArray[np.float64]:
     except arrow.ArrowInvalid:  # whose message would repeat a value
         pass
     column = column.cast(arrow.binary())
+    found = np.full(len(column), np.nan)
     plain = compute.fill_null(compute.match_substring_regex(column, _PLAIN), False)
-    rest = compute.filter(column, compute.invert(plain)).to_pylist()
-    plain = plain.to_numpy(zero_copy_only=False)
-    found = np.empty(len(column))
-    found[plain] = compute.filter(column, arrow.array(plain)).cast(arrow.string(), safe=False).cast(arrow.float64())
-    found[~plain] = [_number(text) for text in rest]
+    other = compute.and_not(compute.fill_null(compute.match_substring_regex(column, _SOME), False), plain)
+    numbers = compute.filter(column, plain).cast(arrow.string(), safe=False).cast(arrow.float64())
+    found[plain.to_numpy(zero_copy_only=False)] = numbers
+    found[other.to_numpy(zero_copy_only=False)] = [_number(text) for text in compute.filter(column, other).to_pylist()]
     return found
 
 
-def _number(text: bytes | None) -> float:
+def _number(text: bytes) -> float:
     try:
-        return float(text) if text is not None else np.nan
+        return float(text)
     except ValueError:
         return np.nan

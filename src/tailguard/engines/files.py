@@ -17,7 +17,7 @@ from tailguard._optional import import_optional
 
 _BUFFER = 2**20  # bytes read at a time, so that a large row group need not be in memory
 _CSV_ENDINGS = (".csv", ".tsv", ".txt")
-_PACKED = (".gz", ".bz2", ".zst", ".lz4", ".br")
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 _ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
 FORMATS = ("parquet", "arrow", "csv")
 
@@ -142,7 +142,7 @@ def _inside(paths: list[str]) -> list[str]:
     found: list[str] = []
     for path in paths:
         if os.path.isdir(path):
-            found += [str(file) for file in sorted(Path(path).rglob("*")) if file.is_file() and _is_csv(str(file))]
+            found += [str(file) for file in sorted(Path(path).rglob("*")) if file.is_file() and is_csv(str(file))]
         else:
             found.append(path)
     if not found:
@@ -151,16 +151,17 @@ def _inside(paths: list[str]) -> list[str]:
 
 
 def _format(path: str) -> str:
-    return "csv" if _is_csv(path) else "arrow" if path.endswith(_ARROW_ENDINGS) else "parquet"
+    return "csv" if is_csv(path) else "arrow" if path.lower().endswith(_ARROW_ENDINGS) else "parquet"
 
 
-def _is_csv(path: str) -> bool:
-    return unpacked(path).endswith(_CSV_ENDINGS)
+def is_csv(path: str) -> bool:
+    """Whether a path ends as a CSV file does, compressed or not."""
+    return unpacked(path).lower().endswith(_CSV_ENDINGS)
 
 
 def unpacked(path: str) -> str:
     """Return a path without the ending of its compression."""
-    return next((path.removesuffix(end) for end in _PACKED if path.endswith(end)), path)
+    return next((path[: -len(end)] for end in PACKED if path.lower().endswith(end)), path)
 
 
 def shown(paths: Sequence[str]) -> str:

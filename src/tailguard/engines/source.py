@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tailguard._checks import count, one_of
 from tailguard.engines import arrow, files
+from tailguard.engines.csv import check_delimiter
 from tailguard.engines.labels import places
 
 MEMORY = 2**29
@@ -38,7 +39,8 @@ class Source:
     types : dict of str to {"number", "text"}, optional
         For CSV, whose columns are numbers unless declared text. Text can only be a classifier's target.
     delimiter : str, optional
-        What is between the cells of a CSV; default a comma, or a tab if the file ends in ``.tsv``.
+        What is between the cells of a CSV; default a tab if the file ends in ``.tsv``, else what its first line
+        shows: a comma or, where that has none, a semicolon, a tab or a bar.
     memory : int, default=2**29
         Bytes up to which the rows are kept in memory; 0 always reads them anew.
 
@@ -71,8 +73,8 @@ class Source:
         for name, kind in (types or {}).items():
             one_of(f"types[{name!r}]", kind, ("number", "text"))
         self.memory = count("memory", memory, least=0)
-        if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1):
-            raise ValueError(f"delimiter must be one character, such as ';'; got {delimiter!r}")
+        if delimiter is not None:
+            check_delimiter(delimiter)
         self._batches = files.open_batches(data, format, types, delimiter)
         self._choose(columns, target)
 

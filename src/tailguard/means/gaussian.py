@@ -57,9 +57,7 @@ class GaussianMean:
             return (NotPrivate("no noise is added", label=label),)
         return (sampler.event(self.noise_multiplier, steps, steps * coordinates, label),)
 
-    def release(
-        self, engine: Engine, vectors: RowVectors, sampler: Sampler, noise: NoiseSource
-    ) -> NDArray[np.float64]:
+    def release(self, engine: Engine, vectors: RowVectors, sampler: Sampler, noise: NoiseSource) -> NDArray[np.float64]:
         """Release the mean, of the shape of the vectors."""
         grid = Grid.of(self.truncation, engine.n)
         total = engine.truncated_sum(vectors, grid, sampler.rows(engine.n, noise.at(0)))

@@ -66,9 +66,7 @@ class TrimmedMean:
         # The budgeted price, not the certified one below it: the rest is for rounding.
         return (ZeroConcentrated(self.parameters.epsilon**2 / 2.0, steps * coordinates, label=label),)
 
-    def release(
-        self, engine: Engine, vectors: RowVectors, sampler: Sampler, noise: NoiseSource
-    ) -> NDArray[np.float64]:
+    def release(self, engine: Engine, vectors: RowVectors, sampler: Sampler, noise: NoiseSource) -> NDArray[np.float64]:
         """Release the mean of every coordinate, of the shape of the vectors."""
         columns = engine.columns_of(vectors)
         shape = vectors.shape(engine.columns)

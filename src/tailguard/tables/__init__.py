@@ -1,7 +1,8 @@
 """Tables in files: what is declared about them, how their cells become numbers, and how a fit reads them.
 
-Read in this order: :mod:`.schema` (what an analyst declares), :mod:`.csv_files` and :mod:`.files` (blocks of rows),
-:mod:`.cells` (cells to numbers), :mod:`.rows` and :mod:`.scratch` (what a fit is given), :mod:`.writing` (predictions).
+Read in this order: :mod:`.schema` (what an analyst declares), :mod:`.files` (blocks of rows), :mod:`.cells` (cells to
+numbers), :mod:`.rows` and :mod:`.scratch` (what a fit is given), :mod:`.writing` (predictions). Files are read by
+`tailguard.engines`, as for `tailguard.Source`.
 """
 
 from tailguard.tables.cells import encode_features, encode_target

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard.engines import arrow, labels
 from tailguard.tables.schema import CATEGORY, Category, Recipe
 
 Array = NDArray[np.float64]
@@ -58,20 +59,14 @@ def encode_target(recipe: Recipe, block: Any) -> Array:
 
 def places(cells: Any, categories: Sequence[Category], decimal: str = ".") -> Array:
     """Return the place of every cell among the categories, NaN where it is none of them."""
-    import pyarrow as pa
     from pyarrow import compute
 
     if isinstance(categories[0], float):
-        values = numbers(cells, decimal)
-        order = np.argsort(np.asarray(categories))
-        known = np.asarray(categories)[order]
-        index = np.minimum(np.searchsorted(known, values), len(known) - 1)
-        return np.where(known[index] == values, order[index].astype(np.float64), np.nan)
+        return labels.places(numbers(cells, decimal), categories)
     texts = _texts(cells)
     if isinstance(categories[0], bool):
-        texts = compute.ascii_lower(texts)
-    names = pa.array([str(category).lower() if isinstance(category, bool) else category for category in categories])
-    return _floats(compute.index_in(texts, value_set=names.cast(texts.type)))
+        return arrow.label_places(compute.ascii_lower(texts), [str(category).lower() for category in categories])
+    return arrow.label_places(texts, categories)
 
 
 def numbers(cells: Any, decimal: str = ".") -> Array:
@@ -86,18 +81,7 @@ def numbers(cells: Any, decimal: str = ".") -> Array:
     texts = _texts(cells)
     if decimal == ",":
         texts = compute.replace_substring(texts, ",", ".")
-    try:
-        return _floats(compute.cast(texts, pa.float64()))
-    except pa.ArrowInvalid:  # some cell is no number: leave those out
-        looks_right = compute.match_substring_regex(texts, _NUMBER)
-    texts = compute.if_else(looks_right, texts, pa.scalar(None, texts.type))
-    try:
-        return _floats(compute.cast(texts, pa.float64()))
-    except pa.ArrowInvalid:  # a number that this version of Arrow does not take
-        return np.array([np.nan if text is None else float(text) for text in texts.to_pylist()], dtype=np.float64)
-
-
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?$|^[+-]?(?i:inf|infinity|nan)$"
+    return arrow.numbers(texts)
 
 
 def _texts(cells: Any) -> Any:

@@ -1,7 +1,8 @@
 """Tables in files, CSV and Parquet: names and types at once, rows block by block.
 
 A file is opened without a look at its rows: the names of a CSV are its first line, a Parquet file has its own list of
-names and types. Blocks hold a bounded number of rows, whatever the size of the file.
+names and types. Blocks hold a bounded number of rows, whatever the size of the file. `tailguard.engines.csv` and
+`tailguard.engines.files` do the reading, here and for `tailguard.Source`.
 """
 
 from __future__ import annotations
@@ -10,40 +11,61 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tailguard._optional import import_optional
-from tailguard.tables.csv_files import CsvFile, shown_format
+from tailguard.engines.csv import CsvBatches
+from tailguard.engines.files import ArrowBatches, Batches, is_csv, quietly
 from tailguard.tables.schema import CATEGORY, IGNORE, NUMBER, CsvFormat
 
-BLOCK_ROWS = 2**16  # of Parquet
+BLOCK_ROWS = 2**16
 
 
-class TableFile(Protocol):
-    """A table in a file."""
+@dataclass(frozen=True)
+class TableFile:
+    """A table in a file.
 
-    @property
-    def path(self) -> Path:
-        """Where it is."""
+    Attributes
+    ----------
+    path : Path
+        Where it is.
+    batches : Batches
+        Its rows, again and again.
+    csv : CsvFormat or None
+        How a CSV file is written; None for Parquet.
+    """
+
+    path: Path
+    batches: Batches
+    csv: CsvFormat | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns, in order."""
-
-    @property
-    def proposals(self) -> dict[str, str]:
-        """A kind for every column, from names and types."""
+        return tuple(self.batches.types)
 
     @property
     def typed(self) -> bool:
-        """Whether the file declares types."""
+        """Whether the file declares types, as Parquet does."""
+        return self.csv is None
+
+    @cached_property
+    def proposals(self) -> dict[str, str]:
+        """A kind for every column: by its type, or number where there is none and cells are not looked at."""
+        return {name: _proposal(kind) if self.typed else NUMBER for name, kind in self.batches.types.items()}
 
     @property
     def rows(self) -> int:
         """Number of rows, which is public."""
+        return self.batches.rows
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Record batches of these columns, in the order of the rows."""
+        """Record batches of these columns, in the order of the rows; cells of a CSV are text."""
+        for name in columns:
+            if self.proposals[name] == IGNORE:
+                kind = self.batches.types[name]
+                raise ValueError(f"{self.path.name}: column {name!r} has type {kind}: give numbers, texts or booleans")
+        return self.batches.read(columns, BLOCK_ROWS)
 
 
 def open_table(path: Path, csv_format: CsvFormat | None = None) -> TableFile:
@@ -52,7 +74,7 @@ def open_table(path: Path, csv_format: CsvFormat | None = None) -> TableFile:
     Parameters
     ----------
     path : Path
-        ``.csv``, ``.csv.gz``, ``.tsv``, ``.txt`` or ``.parquet``.
+        ``.csv``, ``.tsv`` or ``.txt``, each also compressed as in ``.csv.gz``, or ``.parquet``.
     csv_format : CsvFormat, optional
         How a CSV file is written; by default commas, or what its first line shows where that has none.
 
@@ -62,76 +84,16 @@ def open_table(path: Path, csv_format: CsvFormat | None = None) -> TableFile:
         If the name says nothing, or the file is not what its name says.
     """
     name = path.name.lower()
-    plain = name.removesuffix(".gz")
-    if plain.endswith((".csv", ".tsv", ".txt")):
-        return CsvFile(path, csv_format or shown_format(path))
+    if is_csv(name):
+        batches = CsvBatches([str(path)], {}, None if csv_format is None else csv_format.delimiter)
+        return TableFile(path, batches, csv_format or CsvFormat(batches.delimiter))
     if name.endswith((".parquet", ".pq")):
-        return ParquetFile(path)
-    raise ValueError(f"{path.name}: give a table whose name ends in .csv, .csv.gz, .tsv, .txt or .parquet")
-
-
-@dataclass(frozen=True)
-class ParquetFile:
-    """A Parquet file; its metadata say names, types and the number of rows. Its statistics are not read."""
-
-    path: Path
-
-    def __post_init__(self) -> None:
-        import_optional("pyarrow.parquet", "arrow")
-        names = self.names
-        if len(set(names)) < len(names):
-            raise ValueError(f"{self.path.name} has two columns of one name: rename one")
-
-    @cached_property
-    def _types(self) -> dict[str, Any]:
-        schema = self._file.schema_arrow
-        return dict(zip(schema.names, schema.types, strict=True))
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self._file.schema_arrow.names)
-
-    @property
-    def proposals(self) -> dict[str, str]:
-        """By type: numbers are numbers, texts and booleans categories, the rest is ignored."""
-        return {name: _proposal(kind) for name, kind in self._types.items()}
-
-    @property
-    def typed(self) -> bool:
-        """Types are in the metadata."""
-        return True
-
-    @property
-    def rows(self) -> int:
-        """Number of rows, from the metadata."""
-        return int(self._file.metadata.num_rows)
-
-    @cached_property
-    def _file(self) -> Any:
-        from pyarrow import ArrowException, parquet
-
-        with self.path.open("rb"):  # a missing or forbidden file is said in the system's words
+        with path.open("rb"):  # a missing or forbidden file is said in the system's words
             pass
-        try:
-            # Through a small buffer: a file may be a single row group that is larger than memory.
-            return parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=2**20)
-        except ArrowException:
-            raise ValueError(f"{self.path.name} is not a complete Parquet file: copy it again") from None
-
-    def blocks(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Record batches of these columns."""
-        from pyarrow import ArrowException
-
-        for name in columns:
-            if _proposal(self._types[name]) == IGNORE:
-                raise ValueError(
-                    f"{self.path.name}: column {name!r} has type {self._types[name]}: give numbers, texts or booleans"
-                )
-        try:
-            yield from self._file.iter_batches(BLOCK_ROWS, columns=list(columns), use_threads=False)
-        except ArrowException:  # whose words may repeat values
-            raise ValueError(f"{self.path.name} is damaged: copy it again") from None
+        datasets = import_optional("pyarrow.dataset", "arrow")
+        dataset = quietly(repr(str(path)), lambda: datasets.dataset(path, format="parquet"))
+        return TableFile(path, ArrowBatches(dataset, repr(str(path))))
+    raise ValueError(f"{path.name}: give a table whose name ends in .csv, .csv.gz, .tsv, .txt or .parquet")
 
 
 def _proposal(kind: Any) -> str:

@@ -27,7 +27,7 @@ empty, missing or not a number                         NaN: the released mean of
 one of the listed categories                           1 in its indicator, 0 in the others
 empty, missing or another category                     NaN in all indicators: their released means
 target: missing, not a number or another label         NaN: the row contributes nothing to the steps
-a line with too many or too few cells, or open quotes  a row of missing values: the number of rows stays public
+a line with too many or too few cells, or open quotes  missing: one line is one row (`tailguard.engines.csv`)
 =====================================================  =========================================
 
 Two categories become one indicator, of the second against the first. Three or more become an indicator each: no
@@ -46,6 +46,7 @@ from pathlib import Path
 from typing import Any
 
 from tailguard._checks import one_of
+from tailguard.engines.csv import check_delimiter
 
 VERSION = 1
 NUMBER, COUNT, CATEGORY, IGNORE = "number", "count", "category", "ignore"
@@ -71,9 +72,7 @@ class CsvFormat:
     decimal: str = "."
 
     def __post_init__(self) -> None:
-        good = isinstance(self.delimiter, str) and len(self.delimiter) == 1 and self.delimiter.isascii()
-        if not good or self.delimiter in '"\r\n' or self.delimiter.isalnum():
-            raise ValueError(f'delimiter must be one character such as ",", ";" or a tab; got {self.delimiter!r}')
+        check_delimiter(self.delimiter)
         one_of("decimal", self.decimal, (".", ","))
         if self.decimal == self.delimiter:
             raise ValueError("decimal must differ from delimiter; got ',' for both")
@@ -138,9 +137,11 @@ class Column:
         """Return the column that an entry of a schema file declares."""
         if isinstance(value, list):
             return Column(name, CATEGORY, tuple(value))
-        if not isinstance(value, str) or value == CATEGORY:
+        if value not in (NUMBER, COUNT, IGNORE):
+            got = f"; got {value!r}" if isinstance(value, (str, bool, int, float)) else ""
             raise ValueError(
-                f'column {name!r} must be "number", "count", "ignore" or the list of its public categories'
+                f'column {name!r} must be "number", "count", "ignore" or the list of its public categories, such as '
+                f'["no", "yes"]{got}'
             )
         return Column(name, value)
 
@@ -413,7 +414,7 @@ def choose(
     """
     for name in (target, *(features or ()), *without):
         if name not in schema.columns:
-            raise ValueError(f"there is no column {name!r}{_nearest(name, schema.columns)}")
+            raise ValueError(f"there is no column {name!r}{nearest(name, schema.columns)}")
     if features is None:
         chosen = [column for column in schema.columns.values() if column.kind != IGNORE and column.name != target]
     else:
@@ -425,7 +426,7 @@ def choose(
     return Recipe(kept, schema.columns[target], schema.csv)
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """``; did you mean ...?`` and the first names."""
     from difflib import get_close_matches
 

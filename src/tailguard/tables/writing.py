@@ -7,6 +7,8 @@ import io
 from pathlib import Path
 from typing import Any
 
+from tailguard.engines import arrow
+
 
 class RowWriter:
     """Write named columns block by block: Parquet or CSV by the end of the name, CSV where there is no path.
@@ -47,8 +49,11 @@ class RowWriter:
         first = self._writer is None
         self._writer = self._writer or True
         buffer = io.BytesIO()
-        options = arrow_csv.WriteOptions(include_header=first, quoting_style="needed", quoting_header="needed")
-        arrow_csv.write_csv(table, buffer, options)
+        try:
+            arrow_csv.write_csv(table, buffer, _options(arrow_csv, first, "none"))
+        except pa.ArrowInvalid:  # some text holds a comma, a quote or a line break: quote all of this block
+            buffer = io.BytesIO()
+            arrow_csv.write_csv(table, buffer, _options(arrow_csv, first, "needed"))
         if self._file is not None:
             self._file.write(buffer.getvalue())
         else:
@@ -65,12 +70,17 @@ class RowWriter:
                 self._part.unlink(missing_ok=True)
 
 
+def _options(arrow_csv: Any, header: bool, quotes: str) -> Any:
+    return arrow_csv.WriteOptions(include_header=header, quoting_style=quotes, quoting_header=quotes)
+
+
 def kept_cells(block: Any, name: str) -> Any:
-    """A column as it is, for the user's own output; bytes of a CSV as text."""
+    """A column as it is, for the user's own output; bytes that are no text are replaced."""
     import pyarrow as pa
-    from pyarrow import types
 
     cells = block.column(name)
-    if not types.is_binary(cells.type):
-        return cells
-    return pa.array([None if cell is None else cell.decode("utf-8", "replace") for cell in cells.to_pylist()])
+    try:
+        cells.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array(arrow.texts(cells), pa.string())
+    return cells
