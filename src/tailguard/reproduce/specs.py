@@ -306,7 +306,7 @@ FULL = Size(seeds=20, wide_seeds=12, rate_seeds=12, choice_seeds=12)
 QUICK = Size(
     seeds=3,
     wide_seeds=2,
-    rate_seeds=3,
+    rate_seeds=2,
     choice_seeds=2,
     kappas=(KAPPAS[0], KAPPAS[-1]),
     dimensions=(10, 30, 50),
