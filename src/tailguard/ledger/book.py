@@ -390,9 +390,9 @@ class Ledger:
             used = rounded_up(total(accountant, spent, prices, known.delta, relation))
             free = rounded_down(room(accountant, budget, spent, prices, known.delta, relation))
             raise BudgetExceeded(
-                f"{self.dataset!r} has {budget.describe()}, of which {len(booked)} runs have spent epsilon = {used}; "
+                f"{self.dataset!r} has {budget.describe()}, of which {_runs(len(booked))} spent epsilon = {used}; "
                 f"one more run may have epsilon up to {free} (at delta={known.delta:g}), and this one asks for "
-                f"{rounded_up(price[0])}. Nothing was read for it, and nothing released."
+                f"at least {rounded_up(price[0])}. Nothing was read for it, and nothing released."
             )
         return known, accountant, price
 
@@ -493,3 +493,7 @@ def _user() -> str:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # no name for this number
         return str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+
+
+def _runs(count: int) -> str:
+    return "1 run has" if count == 1 else f"{count} runs have"

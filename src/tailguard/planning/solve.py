@@ -53,7 +53,7 @@ def needed_epsilon(situation: Situation, error: float) -> Need:
     )
     if at is None:
         free = plan(replace(situation, epsilon=high)).without_privacy
-        why = f"even epsilon = {high:g} leaves {plan(replace(situation, epsilon=high)).error:.2g}"
+        why = f"even epsilon = {high:g} leaves {plan(replace(situation, epsilon=high)).error:.3g}"
         return Need(None, why + (f", of which sampling alone is {free:.2g}: more rows" if free > 0.5 * error else ""))
     value = _two_digits_up(math.exp(at))
     return Need(value, plan=plan(replace(situation, epsilon=value)))
