@@ -357,3 +357,26 @@ def test_every_form_of_budget_is_kept(name, budget):
     X, y = table(2000)
     model = make(name, budget, random_state=0).fit(X, FITS[name][1](y))
     assert budget.allows(model.privacy_.events)
+
+
+def test_targets_far_beyond_all_others_count_as_missing():
+    """One in a hundred at 1e6 beside a bulk of size 1: slopes and level are those of the others."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(20_000, 2))
+        y = 1.0 + X @ [1.0, -0.5] + rng.normal(size=20_000)
+        y[rng.random(20_000) < 0.01] = 1e6
+        model = tg.PrivateRidge(1.0, random_state=seed).fit(X, y)
+        np.testing.assert_allclose(np.append(model.coef_, model.intercept_), [1.0, -0.5, 1.0], atol=0.15)
+
+
+def test_the_stated_noise_of_coefficients_is_what_repeated_fits_show():
+    """Within a factor of 1.5, root mean square over coefficients and 30 fits; half or twice the noise would fail."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 4))
+    y = X @ [1.0, -1.0, 0.5, 0.0] + rng.standard_t(3, 10_000)
+    fits = [tg.PrivateHuberRegressor(0.5, random_state=seed).fit(X, y) for seed in range(30)]
+    found = np.std([model.coef_ for model in fits], axis=0)
+    stated = np.median([model.coef_noise_ for model in fits], axis=0)
+    ratio = np.sqrt(np.mean((found / stated) ** 2))
+    assert 1 / 1.5 < ratio < 1.5

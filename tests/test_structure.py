@@ -20,7 +20,7 @@ REPOSITORY = ROOT.parent.parent
 
 # From the bottom up. A part may import parts of lower layers and itself; parts of one layer do not see each other.
 LAYERS = (
-    ("_checks", "_optional"),
+    ("_checks", "_optional", "_processes"),
     ("privacy", "kernels"),
     ("truncation", "losses", "constraints", "sampling", "schedules", "datasets", "ledger"),
     ("engines",),

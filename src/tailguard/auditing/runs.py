@@ -9,8 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import signal
-import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from types import TracebackType
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from tailguard._checks import count
+from tailguard._processes import stay_with_parent
 from tailguard.auditing.neighbours import Table
 from tailguard.auditing.subjects import Subject
 from tailguard.engines.threads import thread_count
@@ -126,15 +125,7 @@ def _start_worker() -> None:
     """One thread each, interrupts to the parent, and no life without it."""
     os.environ["TAILGUARD_NUM_THREADS"] = "1"
     threadpool_limits(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    stay_with_parent()
 
 
 class Stream(SeededNoise):

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from tailguard._processes import stay_with_parent
 from tailguard.reproduce.cells import adult_table, compute
 from tailguard.reproduce.specs import Cell, Figure
 from tailguard.reproduce.store import Results, Store
@@ -109,7 +108,7 @@ def usable_cores() -> int:
 def _run_in_processes(cells: list[Cell], store: Store, data: Path | None, workers: int, progress: Progress) -> None:
     # Fresh processes: forked ones would inherit the threads and locks of numerical libraries.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=stay_with_parent)
     waiting: dict[Future[None], Cell] = {}
     queue = iter(cells)
     try:
@@ -125,19 +124,6 @@ def _run_in_processes(cells: list[Cell], store: Store, data: Path | None, worker
                 progress(waiting.pop(future).cost)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _start_worker() -> None:
-    """Leave interrupts to the parent, and do not outlive it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _work(store: Store, cell: Cell, data: Path | None) -> None:
