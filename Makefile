@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint bench bench-ridge bench-engines bench-streaming audit fuzz docs clean
+.PHONY: install demo test lint bench bench-ridge bench-engines bench-streaming bench-peers bench-scaling audit fuzz docs clean
 
 install: $(VENV)/.installed
 
@@ -25,6 +25,7 @@ lint: install
 
 bench: install
 	$(BIN)/python benchmarks/gradient_step.py
+	$(BIN)/python benchmarks/startup.py
 
 bench-ridge: install
 	$(BIN)/python benchmarks/paper_ridge.py
@@ -34,6 +35,17 @@ bench-engines: install
 
 bench-streaming: install
 	$(BIN)/python benchmarks/streaming.py
+
+# Accuracy and time against peers, each in an environment of its own: about 20 minutes on 2 cores. Writes docs/peers.md.
+bench-peers: install build/peers/diffprivlib/bin/python build/peers/opacus/bin/python
+	$(BIN)/python benchmarks/compare.py --accuracy --time --workers 2
+
+build/peers/%/bin/python:
+	$(BIN)/python benchmarks/peers.py $*
+
+# Time and memory from a thousand to a hundred million rows and 5 to 1000 columns. Writes docs/peers.md.
+bench-scaling: install
+	$(BIN)/python benchmarks/scaling.py
 
 # Everything that is shipped against its claim, and every planted defect: 10 to 20 minutes on 2 cores of their own.
 audit: install

@@ -8,15 +8,14 @@ data itself, or are the best of a grid by the score on held-out rows, for free.
 * `tukey_em`: exponential mechanism on the approximate Tukey depth of regressions on disjoint parts, with its
   propose-test-release check (Amin, Joseph, Ribero, Vassilvitskii, ICLR 2023).
 * `descents`: full-batch DP-GD by `tailguard.algorithms.clipped_gd`, on columns whitened or standardised by an oracle.
-* `diffprivlib`: in its own environment under ``build/peers``, which git ignores and
-  ``python benchmarks/peers.py diffprivlib`` makes; left out where there is none.
-
-Opacus is not run: torch is too large an install for a benchmark, and a linear model under its DP-SGD is `descents`
-with Poisson batches. A function with the signature of `diffprivlib` and an environment of its own are all it takes.
+* `diffprivlib` and `opacus`: each in its own environment under ``build/peers``, which git ignores and
+  ``python benchmarks/peers.py`` makes (``python benchmarks/peers.py diffprivlib`` makes one); left out where there is
+  none. What runs in there is in ``benchmarks/programs``.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import tempfile
 import venv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,31 +235,13 @@ def _paths(
         yield (clip, steps, step_size), theta if np.all(np.isfinite(theta)) else np.zeros_like(theta)
 
 
-# ------------------------------------------------------------------------------------------------------- diffprivlib
+# ------------------------------------------------------------------------------------- in environments of their own
 
-_PROGRAM = """
-import sys, warnings
-import numpy as np
-warnings.filterwarnings("ignore")
-from diffprivlib.models import LinearRegression, LogisticRegression
-data, out, task, epsilon = np.load(sys.argv[1]), {}, sys.argv[3], float(sys.argv[4])
-for k in range(int(data["count"])):
-    X, y, fresh = data[f"X{k}"], data[f"y{k}"], data[f"fresh{k}"]
-    mean, sd = X.mean(0), X.std(0) + 1e-12
-    Z, F = (X - mean) / sd, (fresh - mean) / sd
-    if task == "linear":
-        low, high = np.quantile(Z, 0.01, axis=0), np.quantile(Z, 0.99, axis=0)
-        flat = high <= low
-        low[flat], high[flat] = Z.min(0)[flat] - 1e-9, Z.max(0)[flat] + 1e-9
-        bounds = float(np.quantile(y, 0.01)), float(np.quantile(y, 0.99))
-        model = LinearRegression(epsilon=epsilon, bounds_X=(low, high), bounds_y=bounds, random_state=k).fit(Z, y)
-        out[f"p{k}"] = model.predict(F)
-    else:
-        norm = float(np.quantile(np.linalg.norm(Z, axis=1), 0.99))
-        model = LogisticRegression(epsilon=epsilon, data_norm=norm, C=1e3, max_iter=300, random_state=k).fit(Z, y)
-        out[f"p{k}"] = model.predict_proba(F)[:, 1]
-np.savez(sys.argv[2], **out)
-"""
+# The program that each runs, and what its environment holds. Opacus's own requirements would bring CUDA.
+RECIPES = {
+    "diffprivlib": [["diffprivlib==0.6.6", "scikit-learn<=1.7.2"]],
+    "opacus": [["torch==2.13.0", "numpy", "scipy", "opt_einsum"], ["--no-deps", "opacus==1.6.0"]],
+}
 
 
 def environment(name: str) -> Path | None:
@@ -268,36 +250,110 @@ def environment(name: str) -> Path | None:
     return python if python.exists() else None
 
 
-def diffprivlib(splits: Sequence[tuple[Array, Array, Array]], epsilon: float, task: str) -> list[Array] | None:
-    """Predictions for the fresh rows of every ``(X, y, fresh)``, bounds at 1 and 99 % of the data.
+def install(name: str) -> None:
+    """Make the environment of a peer."""
+    if name not in RECIPES:
+        raise SystemExit(f"{name} has no recipe: choose one of {', '.join(RECIPES)}")
+    folder = ENVIRONMENTS / name
+    venv.create(folder, with_pip=True)
+    for packages in RECIPES[name]:
+        subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *packages], check=True)
+
+
+def versions(name: str) -> dict[str, str]:
+    """What a peer's environment holds, by package."""
+    python = environment(name)
+    if python is None:
+        return {}
+    code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    done = subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def _ask(name: str, arrays: dict[str, Array], request: dict[str, Any]) -> dict[str, Array]:
+    """Run a peer's program in its environment; what is not there raises."""
+    python = environment(name)
+    if python is None:
+        raise FileNotFoundError(f"python benchmarks/peers.py {name} makes the environment")
+    program = Path(__file__).parent / "programs" / f"run_{name}.py"
+    with tempfile.TemporaryDirectory() as folder:
+        given, found = Path(folder) / "in.npz", Path(folder) / "out.npz"
+        np.savez(given, **arrays)  # type: ignore[arg-type]
+        done = subprocess.run(
+            [str(python), str(program), str(given), str(found), json.dumps(request)], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RuntimeError(f"{name} failed:\n{done.stderr}")
+        with np.load(found) as out:
+            return dict(out)
+
+
+Rows = tuple[Array, Array, Array]  # X, y and fresh X
+
+
+def diffprivlib(splits: Sequence[Rows], epsilon: float, task: str) -> list[Array] | None:
+    """Predictions for the fresh rows of every ``(X, y, fresh)``; None where its environment is missing."""
+    return None if environment("diffprivlib") is None else diffprivlib_timed(splits, epsilon, task)[0]
+
+
+def diffprivlib_timed(splits: Sequence[Rows], epsilon: float, task: str) -> tuple[list[Array], list[float]]:
+    """Predictions of diffprivlib, bounds at 1 and 99 % of the data, and the seconds of each fit.
 
     Its promise is pure epsilon, stricter than ours; its LogisticRegression is known to spend more than it claims.
     """
-    python = environment("diffprivlib")
-    if python is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        given, found = Path(folder) / "in.npz", Path(folder) / "out.npz"
-        arrays = {"count": np.array(len(splits))}
-        for k, (X, y, fresh) in enumerate(splits):
-            arrays |= {f"X{k}": X, f"y{k}": y, f"fresh{k}": fresh}
-        np.savez(given, **arrays)  # type: ignore[arg-type]
-        subprocess.run(
-            [str(python), "-c", _PROGRAM, str(given), str(found), task, repr(epsilon)], check=True, capture_output=True
-        )
-        with np.load(found) as out:
-            return [out[f"p{k}"] for k in range(len(splits))]
+    arrays: dict[str, Array] = {}
+    for k, (X, y, fresh) in enumerate(splits):
+        arrays |= {f"X{k}": X, f"y{k}": y, f"fresh{k}": fresh}
+    out = _ask("diffprivlib", arrays, {"task": task, "epsilon": epsilon, "count": len(splits)})
+    return [out[f"p{k}"] for k in range(len(splits))], [float(out[f"seconds{k}"]) for k in range(len(splits))]
 
 
-def install(name: str) -> None:
-    """Make the environment of a peer."""
-    packages = {"diffprivlib": ["diffprivlib==0.6.6", "scikit-learn<=1.7.2"]}
-    if name not in packages:
-        raise SystemExit(f"{name} has no recipe: choose one of {', '.join(packages)}")
-    folder = ENVIRONMENTS / name
-    venv.create(folder, with_pip=True)
-    subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *packages[name]], check=True)
+# Clip over sqrt(p), sampling rate, epochs, step size. The best for one epsilon or another of a search over clips of 1
+# to 30, rates of .02 to .2, 5 to 20 epochs and steps of .03 to 1, on normal x with log-normal noise.
+SGD = [(c, q, t, 0.3) for c in (1.0, 3.0, 10.0, 30.0) for q, t in ((0.1, 10), (0.2, 20))]
+LOGISTIC_SGD = [(c, 0.1, 10, s) for c in (0.15, 0.3, 0.6, 1.2) for s in (0.5, 2.0)]
+SgdSetting = tuple[float, float, int, float]
+
+
+def opacus(
+    splits: Sequence[Rows],
+    epsilon: float,
+    task: str,
+    seeds: Sequence[int],
+    settings: Sequence[SgdSetting],
+    threads: int = 1,
+    cold: bool = False,
+) -> tuple[list[dict[SgdSetting, Predictor]], list[list[float]]]:
+    """DP-SGD by Opacus with each setting, for each split; and the seconds, with ``cold`` those of calibration too.
+
+    As `descents`: columns standardised, y centred and scaled by an oracle, the second half of the iterates averaged.
+    Batches are Poisson samples and the noise is calibrated by its tightest accountant ("prv"). Its promise is for
+    rows that are added or removed, about half as strict as ours for rows that are replaced.
+    """
+    arrays: dict[str, Array] = {}
+    back = []
+    for k, (X, y, _) in enumerate(splits):
+        Z, mean, sd = _standard(X)
+        centre, scale = (float(np.median(y)), 0.0) if task == "linear" else (0.0, 1.0)
+        scale = scale or max(1.4826 * float(np.median(np.abs(y - centre))), 1e-300)
+        arrays |= {f"X{k}": Z, f"y{k}": (y - centre) / scale}
+        back.append((mean, sd, centre, scale))
+    delta = default_delta(len(splits[0][1]))
+    request = {"task": task, "epsilon": epsilon, "delta": delta, "threads": threads, "cold": cold}
+    request |= {"seeds": list(seeds), "settings": [list(setting) for setting in settings]}
+    out = _ask("opacus", arrays, request)
+    found: list[dict[SgdSetting, Predictor]] = []
+    for k, (mean, sd, centre, scale) in enumerate(back):
+        found.append({})
+        for s, setting in enumerate(settings):
+            theta = np.nan_to_num(out[f"theta{k}_{s}"], nan=0.0, posinf=0.0, neginf=0.0)
+            coef = scale * theta[:-1] / sd
+            score = line(coef, float(centre + scale * theta[-1] - coef @ mean))
+            found[-1][setting] = score if task == "linear" else lambda fresh, score=score: expit(score(fresh))  # type: ignore[misc]
+    return found, [[float(out[f"seconds{k}_{s}"]) for s in range(len(settings))] for k in range(len(splits))]
 
 
 if __name__ == "__main__":
-    install(sys.argv[1] if len(sys.argv) > 1 else "diffprivlib")
+    for peer in sys.argv[1:] or RECIPES:
+        install(peer)

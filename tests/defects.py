@@ -13,7 +13,7 @@ import numpy as np
 from tailguard.algorithms import algorithm2, clipped_gd
 from tailguard.auditing import Case, Pair, Table, neighbours
 from tailguard.auditing.mechanisms import MeanReleases
-from tailguard.auditing.shipped import trimmed_pairs
+from tailguard.auditing.shipped import in_persons, trimmed_pairs
 from tailguard.auditing.subjects import Released
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import Gradients, RowValues
@@ -239,6 +239,25 @@ def intercept_pairs(epsilon, delta):
     return neighbours(Table.example("regression", 20, 1), ["opposite outliers"])
 
 
+# 9. A promise to persons from a mean that bounds their rows one by one. The last person has 50.
+
+PERSONS = in_persons(Table.example("mean", 70, 2))
+
+
+@dataclass(frozen=True)
+class RowByRow(MeanReleases):
+    def outputs(self, table, noise, runs):
+        return super().outputs(replace(table, groups=None), noise, runs)
+
+
+def row_by_row(epsilon, delta):
+    return RowByRow(GaussianMean(L2Clip(1.0), multiplier(epsilon, delta, FullBatch())))
+
+
+def person_pairs(epsilon, delta):
+    return neighbours(PERSONS, ["opposite outliers"])
+
+
 FAR_PAIR, OPPOSITE = only("far outlier"), only("opposite outliers")
 
 _DEFECTS = (
@@ -251,6 +270,7 @@ _DEFECTS = (
     Defect("realised batch size as divisor", realised_size, TABLE, "add-remove", realised_pairs),
     Defect("seed reuse", SeedReuse, TABLE, worst=reuse_pairs, runs=10_000),
     Defect("off by one in d with an intercept", one_too_few, TABLE, worst=intercept_pairs),
+    Defect("rows bounded one by one for persons", row_by_row, PERSONS, worst=person_pairs),
 )
 DEFECTS = {defect.name: defect for defect in _DEFECTS}
 

@@ -73,12 +73,21 @@ def psi(a, p, table):
         s = u - k
         r = table[k, 0] + s * (table[k, 1] + s * (table[k, 2] + s * table[k, 3]))
     else:
-        v = b / np.sqrt(1.0 + p[0] * b * b)
-        t = v * v
-        r = np.full_like(t, p[14])
-        for i in range(13, 1, -1):
-            r = r * t + p[i]
-        r = r * v
+        b = np.minimum(np.abs(a), 1e15).astype(np.float32)
+        p = np.array(p, np.float32)
+        one, two, half, slope, start, last = np.array(
+            [1, 2, 0.5, 0.7039522528648376, 1.6819413900375366, 1.5], np.float32
+        )
+        s = one + (p[0] * b) * b
+        r = (np.int32(0x5F1FFFF9) - (s.view(np.int32) >> 1)).view(np.float32)
+        r = r * (start - ((slope * s) * r) * r)
+        r = r * (last - ((half * s) * r) * r)
+        x = one - two * (r * r)
+        x2 = x * x
+        x4 = x2 * x2
+        low, middle, high = ((p[k] + p[k + 1] * x) + (p[k + 2] + p[k + 3] * x) * x2 for k in (2, 6, 10))
+        v = low + (middle + (high + p[14] * x4) * x4) * x4
+        r = (v * (b * r)).astype(np.float64)
     return np.copysign(np.clip(r, 0.0, p[1]), a)
 
 

@@ -253,20 +253,32 @@ def test_arguments_are_checked_by_type_and_shape():
 
 @pytest.mark.parametrize("truncation", TRUNCATIONS)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_memory_is_within_a_unit_of_the_rule_in_every_row(truncation, loss):
-    """Compiled kernels add a row's products in an order of their own, which may move a number across half a unit.
+@pytest.mark.parametrize("d", [1, 7, 16, 17, 50, 130])
+def test_memory_follows_the_rule_to_the_last_bit(truncation, loss, d):
+    """So what is summed here and on a GPU is the same: narrow tables and wide ones, whole tiles and the rest."""
+    seed = 4
+    for n, dtype, fit_intercept in ((60, np.float64, True), (347, np.float32, False)):
+        X, y = table(n, d, seed, dtype)
+        order = np.random.default_rng(seed).permutation(n)  # plain rows and others in one tile
+        X, y = X[order], y[order]
+        w = np.random.default_rng(seed + 1).standard_normal((1, d + fit_intercept))
+        vectors, grid = Gradients(LOSSES[loss], w, fit_intercept), Grid.of(TRUNCATIONS[truncation], n)
+        found = InMemory(X, y, 1).truncated_sum(vectors, grid)
+        np.testing.assert_array_equal(found, twin(vectors, grid, X, y))
 
-    psi may also be taken by its cubic (within 1e-7) on one side and by its polynomial (within 5e-6) on the other.
-    """
-    rng = np.random.default_rng(4)
-    X, y = rng.standard_t(3, (60, 7)), rng.lognormal(size=60)
-    vectors = Gradients(LOSSES[loss], rng.normal(size=(1, 8)), True)
-    grid = Grid.of(TRUNCATIONS[truncation], len(X))
-    slack = 5.1e-6 * grid.truncation.kernel_arguments()[0] / grid.unit if truncation.startswith("psi") else 0.0
-    memory = InMemory(X, y, 1)
-    for row in range(len(X)):
-        one = memory.truncated_sum(vectors, grid, np.array([row]))
-        assert np.abs(one - twin(vectors, grid, X[[row]], y[[row]])).max() <= 1 + slack
+
+@pytest.mark.parametrize("truncation", TRUNCATIONS)
+@pytest.mark.parametrize("d", [3, 40])
+def test_given_multipliers_in_memory_follow_it_too(truncation, d):
+    X, y = table(100, d)
+    loss, w = Multinomial(3), np.random.default_rng(1).standard_normal((3, d + 1))
+    with np.errstate(all="ignore"):
+        z = np.column_stack([row_rule.predictor(X, w[k, :d], w[k, d]) for k in range(3)])
+        given = loss.dz(z, y)
+    vectors, grid = Gradients(loss, w, True), Grid.of(TRUNCATIONS[truncation], len(X))
+    np.testing.assert_array_equal(InMemory(X, y, 1).truncated_sum(vectors, grid), twin(vectors, grid, X, y, given))
+    rows = InMemory(X, y, 1).truncated_sum(RowValues(), grid)
+    np.testing.assert_array_equal(rows, twin(RowValues(), grid, X, y))
 
 
 class Shared:

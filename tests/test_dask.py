@@ -196,7 +196,7 @@ def test_a_worker_that_is_killed_between_two_queries_of_the_default_changes_noth
     """Its partitions are loaded again, elsewhere."""
     from tailguard.engines.dask import Dask
 
-    asked, original = [], Dask.truncated_sum
+    asked, original = [], Dask.integer_sum
 
     def killing(self, *arguments):
         asked.append(None)
@@ -205,7 +205,7 @@ def test_a_worker_that_is_killed_between_two_queries_of_the_default_changes_noth
         return original(self, *arguments)
 
     expected = tg.PrivateRidge(epsilon=1.0, random_state=2).fit(table[NAMES].to_numpy(), table["cost"].to_numpy())
-    monkeypatch.setattr(Dask, "truncated_sum", killing)
+    monkeypatch.setattr(Dask, "integer_sum", killing)
     assert_same(tg.PrivateRidge(epsilon=1.0, random_state=2).fit(*in_chunks(table, "cost")), expected)
     assert len(asked) > 6
 

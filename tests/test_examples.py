@@ -17,6 +17,7 @@ EXAMPLES = {
     "income_classification": "adult.csv.gz",
     "private_mean": "randhie.csv.gz",
     "custom_loss": None,
+    "choose_a_model": None,
 }
 
 

@@ -131,6 +131,8 @@ RUNS = {
     "poisson": lambda **k: tg.PrivatePoissonRegressor(1.0, **k).fit(X, np.abs(Y)).privacy_,
     "logistic": lambda **k: tg.PrivateLogisticRegression(1.0, classes=[0, 1], **k).fit(X, Y > 0).privacy_,
     "multinomial": lambda **k: tg.PrivateLogisticRegression(1.0, classes=[0, 1, 2], **k).fit(X, Y > 0).privacy_,
+    "search": lambda **k: tg.PrivateGridSearch(tg.PrivateRidge(**k), {"alpha": [0.0, 1.0]}, 1.0).fit(X, Y).privacy_,
+    "scaler": lambda **k: tg.PrivateScaler(1.0, **k).fit(X).privacy_,
     "mean": lambda **k: tg.private_mean(X, 1.0, **k).privacy,
     "mean, smoothed": lambda **k: tg.private_mean(X, 1.0, method="smoothed", v=2.0, **k).privacy,
     "mean, clipped": lambda **k: tg.private_mean(X, 1.0, method="clipped", clip=2.0, **k).privacy,
@@ -155,7 +157,14 @@ RUNS = {
 def test_the_list_of_runs_names_every_estimator_and_method():
     from tailguard.api import METHODS
 
-    estimators = {"PrivateRidge", "PrivateHuberRegressor", "PrivatePoissonRegressor", "PrivateLogisticRegression"}
+    estimators = {
+        "PrivateGridSearch",
+        "PrivateRidge",
+        "PrivateHuberRegressor",
+        "PrivatePoissonRegressor",
+        "PrivateLogisticRegression",
+        "PrivateScaler",
+    }
     assert {name for name in tg.__all__ if name.startswith("Private")} == estimators
     assert set(METHODS) == {"clipped", "smoothed", "trimmed", "aggregate", "robust"}
 

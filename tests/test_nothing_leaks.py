@@ -198,6 +198,18 @@ def test_estimators(monkeypatch, name, method):
     assert_nothing_leaks(monkeypatch, fit, first, others, show_model)
 
 
+@pytest.mark.parametrize("name", ["ridge", "huber", "poisson", "logistic"])
+def test_estimators_with_intervals(monkeypatch, name):
+    estimator, kind, extra = ESTIMATORS[name]
+    X, y = table()
+    first = X, labels(y, kind)
+
+    def fit(X: Any, y: Any, noise: Fixed) -> Any:
+        return estimator(epsilon=60.0, inference=True, random_state=noise, threads=2, **extra).fit(X, y)
+
+    assert_nothing_leaks(monkeypatch, fit, first, neighbours(*first), show_model)
+
+
 @pytest.mark.parametrize("name", ["ridge", "logistic"])
 @pytest.mark.parametrize("method", ["auto", "clipped"])
 def test_estimators_on_single_precision(monkeypatch, name, method):

@@ -22,7 +22,7 @@ REPOSITORY = ROOT.parent.parent
 LAYERS = (
     ("_checks", "_optional", "_processes"),
     ("privacy", "kernels"),
-    ("truncation", "losses", "constraints", "sampling", "schedules", "datasets", "ledger"),
+    ("truncation", "losses", "constraints", "sampling", "schedules", "datasets", "ledger", "intervals", "hints"),
     ("engines",),
     ("means",),
     ("mean",),
@@ -30,7 +30,7 @@ LAYERS = (
     ("problem", "default"),
     ("algorithms",),
     ("api", "linear_model", "tables"),
-    ("model_file", "evaluation"),
+    ("model_file", "evaluation", "model_selection", "preprocessing"),
     ("fit_report",),
     ("demo", "reproduce", "auditing", "planning"),
     ("cli",),
@@ -80,7 +80,7 @@ def test_privacy_stands_alone(path):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "kernels").glob("*.py")), ids=lambda path: path.stem)
 def test_kernels_import_nothing_of_the_package(path):
-    assert set(imported_parts(ast.parse(path.read_text(encoding="utf-8")))) == set()
+    assert set(imported_parts(ast.parse(path.read_text(encoding="utf-8")))) <= {"kernels"}
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,12 @@ ALSO = (
     ("tailguard.descent", "Result"),
     ("tailguard.descent", "descend"),
     ("tailguard.mean", "MeanResult"),
+    ("tailguard.intervals", "IntervalTable"),
     ("tailguard.means.gaussian", "GaussianMean"),
     ("tailguard.means.trimmed", "TrimmedMean"),
 )
 # Helpers that another part of the package calls; not for users.
-INTERNAL = {"tailguard.algorithms.paper_smoothing", "tailguard.algorithms.best_smoothing", "tailguard.losses.curvature"}
+INTERNAL = {"tailguard.algorithms.paper_smoothing", "tailguard.algorithms.best_smoothing"}
 
 
 def public_names() -> dict[str, object]:

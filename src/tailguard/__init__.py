@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from tailguard import algorithms, constraints, datasets, losses
 from tailguard.api import minimize, private_mean
 from tailguard.engines.source import Source
+from tailguard.hints import Hints
 from tailguard.ledger import BudgetExceeded, Ledger, LedgerError
 from tailguard.privacy import Budget, OverBudgetError, PrivacyReport
 from tailguard.truncation import psi, psi_bound
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
         PrivateRidge,
     )
     from tailguard.model_file import ModelFileError, load_model, save_model
+    from tailguard.model_selection import PrivateGridSearch
+    from tailguard.preprocessing import PrivateScaler
 
 __version__ = "0.1.0"
 
@@ -26,15 +29,18 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "FitReport",
+    "Hints",
     "Ledger",
     "LedgerError",
     "ModelFileError",
     "OverBudgetError",
     "PrivacyReport",
+    "PrivateGridSearch",
     "PrivateHuberRegressor",
     "PrivateLogisticRegression",
     "PrivatePoissonRegressor",
     "PrivateRidge",
+    "PrivateScaler",
     "Source",
     "algorithms",
     "audit",
@@ -52,6 +58,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the estimators, and scikit-learn with them, when they are first asked for."""
+    if name == "PrivateGridSearch":
+        from tailguard import model_selection
+
+        return model_selection.PrivateGridSearch
+    if name == "PrivateScaler":
+        from tailguard import preprocessing
+
+        return preprocessing.PrivateScaler
     if name.startswith("Private") and name in __all__:
         from tailguard import linear_model
 

@@ -1,13 +1,13 @@
 r"""The named algorithms, each a composition of parts over the one loop of `tailguard.descent`.
 
-====================  ==========================================  ===========  ================
-function              mean of the per-row gradients               noise        rows of a step
-====================  ==========================================  ===========  ================
-`algorithm4`          every coordinate through psi_beta           Gaussian     all, or Poisson
-`robust_gd`           the same                                    none         all, or Poisson
-`algorithm3`          trimmed mean of every coordinate (`algorithm2`) arsinh-normal  all
-`clipped_gd`          L2 clipping (DP-GD; DP-SGD with a batch)    Gaussian     all, or Poisson
-====================  ==========================================  ===========  ================
+====================  =============================================  =============  ================
+function              mean of the per-row gradients                  noise          rows of a step
+====================  =============================================  =============  ================
+`algorithm4`          every coordinate through psi_beta              Gaussian       all, or Poisson
+`robust_gd`           the same                                       none           all, or Poisson
+`algorithm3`          trimmed, every coordinate by `algorithm2`      arsinh-normal  all
+`clipped_gd`          L2 clipping (DP-GD; DP-SGD with a batch)       Gaussian       all, or Poisson
+====================  =============================================  =============  ================
 
 All take ``(loss, X, y)`` and return a `tailguard.descent.Result`. Everything else is keyword-only and public:
 choosing any of it by looking at the data voids the guarantee.
@@ -26,6 +26,7 @@ from tailguard.blocks import block_minimisers
 from tailguard.constraints import Constraint
 from tailguard.descent import Result, progress_bar
 from tailguard.engines import Data
+from tailguard.engines.grouped import for_unit
 from tailguard.engines.threads import thread_count
 from tailguard.ledger import charge
 from tailguard.losses import Loss, PerRow
@@ -256,6 +257,7 @@ def algorithm2(
     m: int | None = None,
     setting: Literal["improved", "paper", "printed"] = "improved",
     spread: float | None = None,
+    groups: Any = None,
     allow_large_delta: bool = False,
     random_state: Any = None,
     threads: int | None = None,
@@ -270,7 +272,7 @@ def algorithm2(
         The promise; or ``rho`` for zero-concentrated differential privacy.
     rho : float, optional
         In place of epsilon and delta.
-    a, b, m, setting, spread, allow_large_delta, random_state, threads
+    a, b, m, setting, spread, groups, allow_large_delta, random_state, threads
         As in `algorithm3`.
 
     Returns
@@ -281,10 +283,12 @@ def algorithm2(
     one_of("setting", setting, ("improved", "paper", "printed"))
     if rho is not None and epsilon is not None:
         raise ValueError(f"rho={rho!r} is not accepted beside epsilon={epsilon!r}: give one of them.")
-    table = MeanTable.of(x, epsilon if rho is None else Budget(rho=rho), delta, allow_large_delta, threads)
+    noise = noise_source(random_state)
+    promised = epsilon if rho is None else Budget(rho=rho)
+    table = MeanTable.of(x, promised, delta, allow_large_delta, threads, groups, noise)
     mean = _trimmed_mean(table.budget, table.n, table.coordinates, a, b, m, setting, spread)
     facts = {"setting": setting, "a": mean.lower, "b": mean.upper, "m": mean.trim, "spread": spread}
-    return table.release("algorithm2", mean, FullBatch(), noise_source(random_state), facts)
+    return table.release("algorithm2", mean, FullBatch(), noise, facts)
 
 
 def _trimmed_mean(
@@ -334,6 +338,7 @@ def algorithm1(
     aggregator: Literal["median", "center"] = "median",
     alpha: float = 0.0,
     fit_intercept: bool = False,
+    groups: Any = None,
     allow_large_delta: bool = False,
     progress: bool = False,
     random_state: Any = None,
@@ -363,8 +368,8 @@ def algorithm1(
         L2 penalty of every block, on all coefficients.
     fit_intercept : bool, default=False
         Add an intercept, one more coefficient under the constraint, returned apart.
-    allow_large_delta, progress, random_state, threads
-        As in `RunOptions`.
+    groups, allow_large_delta, progress, random_state, threads
+        As in `RunOptions`; all rows of a person go to one block.
 
     Returns
     -------
@@ -380,7 +385,7 @@ def algorithm1(
     one_of("aggregator", aggregator, ("median", "center"))
     constraint = instance_of("constraint", constraint, Constraint, "tailguard.constraints.L2Ball(10.0)")
     options: RunOptions = {"allow_large_delta": allow_large_delta, "random_state": random_state, "threads": threads}
-    options["fit_intercept"] = fit_intercept
+    options |= {"fit_intercept": fit_intercept, "groups": groups}
     problem = Problem.of(loss, X, y, epsilon, delta, 1, None, options)
     if isinstance(loss, PerRow):
         raise ValueError(
@@ -406,6 +411,7 @@ def algorithm1(
         spare = 2.0 * p * GRID_PRICE
         center = centre_parameters(budget.epsilon * (1.0 - 1e-6) - spare, budget.delta * (1.0 - 1e-6 - spare), p)
         event = ApproximateDP(budget.epsilon, budget.delta, label="centre of the blocks")
+    (event,) = for_unit(problem.engine, (event,))
     if not budget.allows([event]):
         raise OverBudgetError(f"the plan costs more than the budget {budget.describe()}.")
     if blocks is None and center is not None and n < center.smallest_m:

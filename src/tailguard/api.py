@@ -12,10 +12,11 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tailguard import algorithms
-from tailguard._checks import as_numbers, count, one_of, positive, within
+from tailguard._checks import as_numbers, count, instance_of, one_of, positive, within, yes_or_no
 from tailguard.default import default_mean
 from tailguard.descent import Result
 from tailguard.engines import Data, elsewhere, engine_for
+from tailguard.hints import Hints
 from tailguard.losses import Loss
 from tailguard.mean import MeanResult, MeanTable
 from tailguard.means.gaussian import GaussianMean
@@ -60,7 +61,7 @@ def minimize(
     delta : float, optional
         Default ``min(1e-6, n**-1.5)``.
     **parameters
-        Those of the method's function, such as ``clip`` for "clipped" or ``v`` for "smoothed".
+        Those of the method's function, such as ``clip`` for "clipped" or ``v`` for "smoothed"; ``groups`` for all.
 
     Returns
     -------
@@ -123,6 +124,23 @@ def _check_unused(method: str, given: dict[str, Any]) -> None:
             raise TypeError(f"{name}={value!r} is not a parameter of method={method!r}, which takes {takes}.")
 
 
+def _check_hints(hints: Hints, method: str, inference: bool) -> None:
+    """Refuse hints that would not be used."""
+    instance_of("hints", hints, Hints, "tailguard.Hints(ranges=[(0, 120)])")
+    if method != "auto":
+        raise ValueError(f"hints are not accepted by method={method!r}: give method='auto'.")
+    if inference:
+        raise ValueError("hints are not accepted with inference=True: intervals rest on nothing but the rows.")
+    if hints.target_range is not None or hints.exchangeable:
+        raise ValueError("a mean takes ranges, categories and moments: leave target_range and exchangeable out.")
+
+
+def _names_of(x: Any) -> list[str] | None:
+    """Names of the columns of a frame."""
+    names = getattr(x, "columns", None)
+    return None if names is None or isinstance(names, int) else [str(name) for name in names]
+
+
 def _range(name: str, value: Any) -> tuple[float, float]:
     """Return a pair of increasing numbers."""
     try:
@@ -146,6 +164,9 @@ def private_mean(
     clip: float | None = None,
     bounds: tuple[float, float] | None = None,
     trim: int | None = None,
+    groups: Any = None,
+    inference: bool = False,
+    hints: Hints | None = None,
     relation: Relation = "replace-one",
     allow_large_delta: bool = False,
     random_state: Any = None,
@@ -175,8 +196,16 @@ def private_mean(
         Public range of the mean, for "trimmed".
     trim : int, optional
         Values trimmed at each end; default 5 %.
+    groups : array_like of shape (n,) or str, optional
+        Whose row it is, or the name of that column of x: the guarantee is then for a person with all their rows, and
+        the mean is that over persons of the average of their rows.
+    inference : bool, default=False
+        The same budget also buys a standard error and intervals of the mean, for "auto": ``result.stderr``,
+        ``result.conf_int()`` and ``result.summary()``.
     relation : {"replace-one", "add-remove"}, default="replace-one"
         Which tables are neighbours; "trimmed" offers replace-one only.
+    hints : Hints, optional
+        Public ranges and moments of the columns, for "auto": a wrong one costs accuracy, never privacy.
     allow_large_delta, random_state, threads
         As in `tailguard.problem.RunOptions`.
 
@@ -196,24 +225,31 @@ def private_mean(
     one_of("method", method, ("auto", "smoothed", "clipped", "clamped", "trimmed"))
     one_of("relation", relation, ("replace-one", "add-remove"))
     _check_unused(method, {"v": v, "scale": scale, "clip": clip, "bounds": bounds, "trim": trim})
+    if yes_or_no("inference", inference) and method != "auto":
+        raise ValueError(f"inference=True is not accepted by method={method!r}: give method='auto'.")
+    if hints is not None:
+        _check_hints(hints, method, inference)
     if method == "trimmed":
         a, b = _range("bounds", bounds)
-        n = (engine_for(x, target="none").n,) if elsewhere(x) else as_numbers("x", x).shape[:1]
-        if trim is not None and n and 2 * count("trim", trim, least=0) >= n[0]:
-            raise ValueError(f"trim={trim!r} is not accepted with {n[0]} rows: give less than half of them.")
+        if trim is not None and groups is None:
+            n = (engine_for(x, target="none").n,) if elsewhere(x) else as_numbers("x", x).shape[:1]
+            if n and 2 * count("trim", trim, least=0) >= n[0]:
+                raise ValueError(f"trim={trim!r} is not accepted with {n[0]} rows: give less than half of them.")
         if relation != "replace-one":
             raise ValueError("relation='add-remove' is not accepted: give 'replace-one', as smooth sensitivity needs.")
         common: dict[str, Any] = {
+            "groups": groups,
             "allow_large_delta": allow_large_delta,
             "random_state": random_state,
             "threads": threads,
         }
         return algorithms.algorithm2(x, epsilon=epsilon, delta=delta, a=a, b=b, m=trim, **common)
-    table = MeanTable.of(x, epsilon, delta, allow_large_delta, threads)
+    noise = noise_source(random_state)
+    table = MeanTable.of(x, epsilon, delta, allow_large_delta, threads, groups, noise)
     if method == "auto":
         if relation != "replace-one":
             raise ValueError("relation='add-remove' is not accepted by method='auto': give 'replace-one'; n is public.")
-        return default_mean(table, noise_source(random_state))
+        return default_mean(table, noise, inference, hints, _names_of(x))
     sampler = FullBatch(relation)
     multiplier = sampler.calibrate(table.budget, 1, table.coordinates)
     truncation: Truncation
@@ -226,6 +262,4 @@ def private_mean(
     facts: dict[str, Any] = {"truncation": repr(truncation)}
     if isinstance(truncation, Smoothed):
         facts |= {"v": v, "failure": failure}
-    return table.release(
-        "private_mean", GaussianMean(truncation, multiplier), sampler, noise_source(random_state), facts
-    )
+    return table.release("private_mean", GaussianMean(truncation, multiplier), sampler, noise, facts)

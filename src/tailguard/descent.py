@@ -27,11 +27,13 @@ from numpy.typing import ArrayLike, NDArray
 from tailguard._checks import count, exactly, json_object, one_of, within
 from tailguard.constraints import Constraint, Unconstrained
 from tailguard.engines import Engine
+from tailguard.engines.grouped import for_unit
 from tailguard.engines.vectors import Gradients
 from tailguard.ledger import charge
 from tailguard.losses import Loss, PerRow
 from tailguard.mean import Mean
 from tailguard.privacy import Budget, Event, NoiseSource, NotPrivate, OverBudgetError, PrivacyReport
+from tailguard.privacy.events import Unit, common_unit
 from tailguard.sampling import FullBatch, Sampler
 
 Array = NDArray[np.float64]
@@ -87,10 +89,10 @@ class Plan:
         left = self.steps - done
         return self.mean.events(self.sampler, left, coordinates, "gradient steps") if left else ()
 
-    def digest(self, n: int, shape: tuple[int, ...]) -> str:
+    def digest(self, n: int, shape: tuple[int, ...], unit: Unit = "row") -> str:
         """Fingerprint of the public plan, to match a saved state with the run it belongs to."""
-        text = f"{_describe(self)} {n} {shape}".encode()
-        return hashlib.sha256(text).hexdigest()[:16]
+        text = f"{_describe(self)} {n} {shape}" + ("" if unit == "row" else f" {unit}")
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ def descend(
     shape = _coefficient_shape(plan, engine, start)
     size = shape[0] * shape[1]
     plan.constraint.check(size - shape[0] * plan.fit_intercept)
-    events = plan.events(size)
+    events = for_unit(engine, plan.events(size))
     if budget is not None and not budget.allows(events, plan.sampler.relation):
         raise OverBudgetError(
             f"the plan costs more than the budget {budget.describe()}: give more noise or fewer steps."
@@ -247,13 +249,14 @@ def descend(
     if budget is None and not any(isinstance(event, NotPrivate) for event in events):
         raise OverBudgetError("a private plan needs a budget: give epsilon.")
 
-    digest = plan.digest(engine.n, shape)
+    digest = plan.digest(engine.n, shape, common_unit(events))
     state = (
         _first_state(plan, shape, start, digest)
         if resume is None
         else _checked_state(resume, digest, shape, plan.steps)
     )
-    bill = charge(plan.events_from(state.step, size), rows=engine.n, method=method, noise=noise)
+    left = for_unit(engine, plan.events_from(state.step, size))
+    bill = charge(left, rows=engine.n, method=method, noise=noise)
     path = []
     with progress_bar(progress, "private steps", plan.steps, state.step) as advance:
         while state.step < plan.steps:

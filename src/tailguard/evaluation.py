@@ -153,7 +153,12 @@ def _number_sums(model: Any, X: Array, y: Array) -> dict[str, Any]:
 
 
 def private_scores(
-    model: Any, recipe: Recipe, table: TableFile, epsilon: float, error_bound: float | None = None
+    model: Any,
+    recipe: Recipe,
+    table: TableFile,
+    epsilon: float,
+    error_bound: float | None = None,
+    groups: Any = None,
 ) -> PrivateScores:
     """Return noisy scores that are (epsilon, delta)-differentially private.
 
@@ -169,6 +174,8 @@ def private_scores(
         The promise; delta is the default for so many rows.
     error_bound : float, optional
         For numbers: larger errors count as this, and the noise is known. Public.
+    groups : array_like, optional
+        Whose row it is: the promise is then for a person with all their rows, and persons count alike.
     """
     bound: float | None
     if hasattr(model, "classes_"):
@@ -184,12 +191,12 @@ def private_scores(
 
     rows = derived_source(DerivedRows(table, [*recipe.columns, recipe.target.name], names, losses), names)
     if bound is None:
-        result = private_mean(rows, epsilon)
+        result = private_mean(rows, epsilon, groups=groups)
         means, noise = np.maximum(np.asarray(result.value), 0.0), {}
         notes = ["The noise of these means is not known; rows without a target count as predicted without error."]
     else:
         # Centred, so that the clamp to +-bound/2 is exactly the range of a loss.
-        result = private_mean(rows, epsilon, method="clamped", clip=bound / 2.0)
+        result = private_mean(rows, epsilon, method="clamped", clip=bound / 2.0, groups=groups)
         means = np.clip(np.asarray(result.value) + bound / 2.0, 0.0, bound)
         noise = dict.fromkeys(names, _noise(result.privacy, len(names), bound))
         notes = [

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tailguard.intervals import IntervalTable
 from tailguard.model_file import SavedModel, software
 from tailguard.privacy import Event, Gaussian, PrivacyReport, ZeroConcentrated
 from tailguard.tables.schema import CATEGORY, Recipe, label_names, shown
@@ -31,6 +32,20 @@ RELATIONS = {
     "columns, target included.",
     "add-remove": "Neighbours are tables of which one has one row more; the number of rows that the method divides "
     "by is public.",
+}
+_PER_ROW = (
+    "The promise is per row, not per person: with k rows in the table a person's epsilon is k times as large, "
+    "and delta grows faster still."
+)
+_PER_PERSON = (
+    "The promise is per person, as the column of persons tells them apart: who stands in it under two names is two "
+    "persons, with twice the epsilon. Persons count alike, however many rows they have."
+)
+PERSONS = {
+    "replace-one": "Neighbours are tables of the same public number of persons that differ in one person, in all "
+    "rows of theirs; how many rows a person has is not public.",
+    "add-remove": "Neighbours are tables of which one has one person more, with all their rows; the number of persons "
+    "that the method divides by is public.",
 }
 NOISE = (
     "The column ± is the standard deviation of the privacy noise in a coefficient before it was pulled towards zero, "
@@ -109,10 +124,11 @@ class FitReport:
         privacy = self.privacy
         if not privacy.private:
             return f"This fit is not private: {'; '.join(privacy.reasons)}."
-        rows = "rows" if privacy.n_rows is None else f"{privacy.n_rows:,} rows"
+        rows = privacy.units if privacy.n_rows is None else f"{privacy.n_rows:,} {privacy.units}"
+        whole = ", with all their rows," if privacy.unit == "person" else ""
         change = {
-            "replace-one": f"Replacing any one of the {rows} by any other",
-            "add-remove": f"Adding a row to the {rows} or leaving one out",
+            "replace-one": f"Replacing any one of the {rows}{whole} by any other",
+            "add-remove": f"Adding a {privacy.unit}{whole} to the {rows} or leaving one out",
         }[privacy.relation]
         factor = math.exp(min(privacy.epsilon, 700.0))
         return (
@@ -132,6 +148,14 @@ class FitReport:
     def noise(self) -> Any:
         """Standard deviations of the privacy noise in the coefficients, or None where they are not known."""
         return getattr(self.model, "coef_noise_", None)
+
+    @property
+    def summary(self) -> IntervalTable | None:
+        """Standard errors and intervals, of a fit with ``inference=True``."""
+        if getattr(self.model, "stderr_", None) is None:
+            return None
+        found: IntervalTable = self.model._summary(self.feature_names)
+        return found
 
     def about_noise(self) -> str:
         """Return what the noise of a coefficient means, or that it is not known."""
@@ -200,8 +224,7 @@ class FitReport:
     def cautions(self) -> list[str]:
         """Return what a reader may not conclude."""
         cautions = [
-            "The promise is per row, not per person: with k rows in the table a person's epsilon is k times as large, "
-            "and delta grows faster still.",
+            _PER_PERSON if self.privacy.unit == "person" else _PER_ROW,
             "It covers this fit. Other releases from the same rows, an earlier fit or a plain average, add to it.",
             "It hides whether a row was there, not what is true of people like it: a strong pattern is published as "
             "what it is.",
@@ -238,8 +261,9 @@ class FitReport:
             "epsilon": _plain(privacy.epsilon),
             "delta": privacy.delta,
             "relation": privacy.relation,
-            "relation_in_words": RELATIONS[privacy.relation],
-            "rows": privacy.n_rows,
+            "relation_in_words": self._relation(),
+            "unit": privacy.unit,
+            "rows" if privacy.unit == "row" else "persons": privacy.n_rows,
             "budget": privacy.budget,
             "spent": self.spent(),
             "estimator": type(self.model).__name__,
@@ -247,12 +271,17 @@ class FitReport:
             "outputs": self.outputs(),
             "coefficients": self.coefficients(),
             "coefficient_noise": {"known": self.noise is not None, "what": self.about_noise()},
+            "intervals": None if self.summary is None else self.summary.to_dict(),
             "method": privacy.method,
             "parameters": privacy.to_dict()["parameters"],
             "table": None if recipe is None else recipe.to_dict(),
             "software": self._software(),
             "not_to_conclude": self.cautions(),
         }
+
+    def _relation(self) -> str:
+        """Which tables are neighbours, in words."""
+        return (PERSONS if self.privacy.unit == "person" else RELATIONS)[self.privacy.relation]
 
     def _software(self) -> dict[str, str]:
         return software() if self.software is None else self.software
@@ -291,7 +320,7 @@ class FitReport:
     def _head(self) -> str:
         facts = [KINDS.get(type(self.model).__name__, type(self.model).__name__), f"{len(self.feature_names)} features"]
         if self.privacy.n_rows is not None:
-            facts.append(f"{self.privacy.n_rows:,} rows")
+            facts.append(f"{self.privacy.n_rows:,} {self.privacy.units}")
         if self.created:
             facts.append(self.created)
         subject = f"<code>{_safe(self.target)}</code>" if self.recipe is not None else "a target"
@@ -320,7 +349,7 @@ class FitReport:
         return (
             f'<section class="promise {"yes" if privacy.private else "no"}"><span class="badge">{badge}</span>'
             f'<p class="sentence">{_unbroken(self.sentence())}</p><dl>{cells}</dl>'
-            f"<p>{_safe(RELATIONS[privacy.relation])}{holds}</p></section>{warning}"
+            f"<p>{_safe(self._relation())}{holds}</p></section>{warning}"
         )
 
     def _spent_html(self) -> str:
@@ -374,6 +403,7 @@ class FitReport:
             f"<section><h2>Coefficients</h2><p>{units}.</p><div class='scroll'><table><thead><tr><th>feature</th>{head}"
             f"{truncated}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
             f"<p class='aside'><strong>Noise of a coefficient.</strong> {_safe(self.about_noise())}</p></section>"
+            + ("" if self.summary is None else f"<section><h2>Intervals</h2>{self.summary._repr_html_()}</section>")
         )
 
     def _method_html(self) -> str:

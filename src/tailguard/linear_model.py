@@ -31,14 +31,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from tailguard._checks import one_of, plain_numbers, yes_or_no
+from tailguard._checks import instance_of, one_of, plain_numbers, yes_or_no
 from tailguard.algorithms import algorithm1, algorithm3, algorithm4, clipped_gd, robust_gd
 from tailguard.constraints import Constraint
 from tailguard.default import DefaultOptions, LinearModel, fit_default
 from tailguard.engines import Data, Engine, elsewhere, engine_for
+from tailguard.engines.grouped import grouped, split
 from tailguard.engines.labels import encode
+from tailguard.hints import Hints
+from tailguard.intervals import WithIntervals
 from tailguard.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared
-from tailguard.privacy import PrivacyReport
+from tailguard.privacy import PrivacyReport, noise_source
 
 Array = NDArray[np.float64]
 # How scikit-learn's complaints about shapes, column names and sparse formats begin.
@@ -56,7 +59,7 @@ _ABOUT_SHAPES = (
 METHODS = ("auto", "clipped", "smoothed", "trimmed", "aggregate", "robust")
 
 
-class _PrivateLinearModel(BaseEstimator):
+class _PrivateLinearModel(WithIntervals, BaseEstimator):
     """What the estimators share: parameters, validation, dispatch and truncated prediction."""
 
     coef_: Array
@@ -71,6 +74,8 @@ class _PrivateLinearModel(BaseEstimator):
         alpha: float = 0.0,
         method: str = "auto",
         fit_intercept: bool = True,
+        inference: bool = False,
+        hints: Hints | None = None,
         clip: float | None = None,
         v: float | None = None,
         scale: float | None = None,
@@ -89,6 +94,8 @@ class _PrivateLinearModel(BaseEstimator):
         self.alpha = alpha
         self.method = method
         self.fit_intercept = fit_intercept
+        self.inference = inference
+        self.hints = hints
         self.clip = clip
         self.v = v
         self.scale = scale
@@ -102,7 +109,7 @@ class _PrivateLinearModel(BaseEstimator):
         self.random_state = random_state
         self.threads = threads
 
-    def fit(self, X: Data, y: ArrayLike | None = None, **refused: Any) -> Self:
+    def fit(self, X: Data, y: ArrayLike | None = None, *, groups: Any = None, **refused: Any) -> Self:
         """Fit the model; everything that leaves is differentially private.
 
         Parameters
@@ -112,6 +119,9 @@ class _PrivateLinearModel(BaseEstimator):
             Files are read a block at a time.
         y : array_like of shape (n,) or str
             Targets or labels, or the name of their column in a source, table or file.
+        groups : array_like of shape (n,) or str, optional
+            Whose row it is, or the name of that column of X: the guarantee is then for a person with all their rows,
+            and every person counts once, whatever the number of their rows. Their rows must fit into memory.
         **refused
             ``sample_weight`` is refused: a weight multiplies what one row can change.
 
@@ -129,8 +139,13 @@ class _PrivateLinearModel(BaseEstimator):
             raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {name!r}")
         one_of("method", self.method, METHODS)
         yes_or_no("fit_intercept", self.fit_intercept)
+        if yes_or_no("inference", self.inference) and self.method != "auto":
+            raise ValueError(f"inference=True is not accepted by method={self.method!r}: give method='auto'.")
+        self._check_hints()
         rows: Any
         target: Any
+        if groups is not None:
+            X, groups = split(X, groups, y)
         if elsewhere(X):
             loss, rows = self._loss_and_engine(X, y)
             target = None
@@ -141,13 +156,20 @@ class _PrivateLinearModel(BaseEstimator):
             rows = self._rows(X, reset=True)
             labels = column_or_1d(y, warn=True)
             if len(labels) != len(rows):
-                raise ValueError(f"y has {len(labels)} values but X has {len(rows)} rows: give one value per row.")
+                found = f"y has {len(labels)} values but X has {len(rows)} rows"
+                raise ValueError(f"{found if groups is None else 'y and X differ in length'}: give one value per row.")
             loss, target = self._loss_and_target(labels)
+        if groups is not None:
+            rows = grouped(engine_for(rows, target, self.threads), groups, noise_source(self.random_state))
+            target = None
+            if rows.n < 2:
+                raise ValueError(f"groups has {rows.n} person: a minimum of 2 is required.")
         model = self._fit_auto(loss, rows, target) if self.method == "auto" else self._fit_method(loss, rows, target)
         self.coef_, self.intercept_, self.privacy_ = model.coef, model.intercept, model.privacy
         self.lower_, self.upper_, self._missing = model.lower, model.upper, model.missing
         self._floor, self._ceiling = model.limits
         self.coef_noise_ = model.noise
+        self._set_uncertainty(model.uncertainty)
         return self
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
@@ -156,16 +178,6 @@ class _PrivateLinearModel(BaseEstimator):
     def _loss_and_engine(self, X: Data, y: Any) -> tuple[Loss, Engine]:
         """The same for rows that are not an array here: the engine holds their targets."""
         raise NotImplementedError
-
-    def _remember(self, rows: Engine) -> None:
-        """What scikit-learn notes about the columns of an array."""
-        if rows.n < 2:
-            raise ValueError(f"X has {rows.n} row: a minimum of 2 is required.")
-        self.n_features_in_ = rows.columns
-        if rows.names is not None:
-            self.feature_names_in_ = np.array(rows.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _fit_auto(self, loss: Loss, X: NDArray[Any], y: Array) -> LinearModel:
         options = DefaultOptions(
@@ -176,8 +188,21 @@ class _PrivateLinearModel(BaseEstimator):
             self.allow_large_delta,
             self.random_state,
             self.threads,
+            self.inference,
+            self.hints,
+            getattr(self, "feature_names_in_", None),
         )
         return fit_default(loss, X, y, options)
+
+    def _check_hints(self) -> None:
+        """Hints are for the default, and a classifier's targets have no range."""
+        if self.hints is None:
+            return
+        instance_of("hints", self.hints, Hints, "tailguard.Hints(ranges={'age': (0, 120)})")
+        if self.method != "auto":
+            raise ValueError(f"hints are not accepted by method={self.method!r}: give method='auto'.")
+        if self.hints.target_range is not None and hasattr(self, "predict_proba"):
+            raise ValueError("target_range is not accepted by a classifier: its targets are labels. Leave it out.")
 
     def _fit_method(self, loss: Loss, X: NDArray[Any], y: Array) -> LinearModel:
         """Hand the rows to a named algorithm, with the parameters that the user gave and its defaults for the rest."""
@@ -235,27 +260,11 @@ class _PrivateLinearModel(BaseEstimator):
             z = np.nan_to_num(rows @ self.coef_.T + self.intercept_)
         return np.asarray(np.clip(z, self._floor, self._ceiling))
 
+    def _remember(self, rows: Engine) -> None:
+        remember(self, rows)
+
     def _rows(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
-        """Check the shape and type of X, not its values; sparse matrices become dense."""
-        complaint = ""
-        try:
-            # A number that is too large for float64 becomes infinite; a warning would be a word about the data.
-            with np.errstate(all="ignore"):
-                checked: Any = validate_data(
-                    self,
-                    _numbers_in(X),
-                    reset=reset,
-                    accept_sparse=True,
-                    dtype=[np.float64, np.float32],
-                    ensure_all_finite=False,
-                    ensure_min_samples=2 if reset else 1,
-                )
-        except (ValueError, OverflowError, TypeError) as error:
-            complaint = str(error)
-            kind = type(error)
-        if complaint:
-            raise _without_data(kind, complaint)  # here, so that the original is not kept as its context
-        return checked.toarray() if hasattr(checked, "toarray") else checked
+        return checked_rows(self, X, reset)
 
     def _repr_html_(self) -> str:
         report = getattr(self, "privacy_", None)
@@ -331,6 +340,13 @@ class PrivateRidge(_PrivateRegressor):
         "robust": not private, needs ``v`` or ``scale``. All but "auto" work in the units of the data: scale the
         columns by public constants first.
     fit_intercept : bool, default=True
+    inference : bool, default=False
+        The same budget also buys standard errors and intervals: ``stderr_``, `conf_int` and `summary`; for "auto" with
+        ``alpha=0``. The coefficients are then those of an estimate that is not shrunk, so that intervals can be centred
+        on it; for prediction alone the default is better.
+    hints : Hints, optional
+        Public knowledge about columns and target, for method "auto": with few rows it decides whether slopes can be
+        fitted. A wrong hint costs accuracy, never privacy. Not with ``inference=True``.
     clip, v, scale, bounds, constraint, blocks, steps, step_size, batch_size : optional
         Public parameters of the other methods; see `tailguard.algorithms`.
     allow_large_delta : bool, default=False
@@ -348,6 +364,13 @@ class PrivateRidge(_PrivateRegressor):
         Standard deviation of the privacy noise in each coefficient before it was shrunk, known from the released noise
         levels; None for other methods. Choices that the noise decides are not in it: the spread of repeated fits is 1
         to 3 times as large.
+    stderr_ : ndarray of shape (d,) or None
+        Standard errors of the coefficients with ``inference=True``, sampling error and privacy noise together; infinite
+        where the budget does not carry an honest one.
+    intercept_stderr_ : float or None
+        That of the intercept.
+    freedom_ : ndarray of shape (d + 1,) or None
+        Degrees of freedom of the intervals of coefficients and intercept: how well the standard errors are known.
     privacy_ : PrivacyReport
         What this fit spent. Reports of several fits on the same rows add up: ``a.privacy_ + b.privacy_``.
     lower_, upper_ : ndarray of shape (d,)
@@ -379,9 +402,9 @@ class PrivateHuberRegressor(_PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, alpha, method, fit_intercept, clip, v, scale, bounds, constraint, blocks, steps, step_size
+    epsilon, delta, alpha, method, fit_intercept, inference, hints, clip, v, scale, bounds, constraint, blocks, steps
         As in `PrivateRidge`.
-    batch_size, allow_large_delta, random_state, threads
+    step_size, batch_size, allow_large_delta, random_state, threads
         As in `PrivateRidge`.
     threshold : float, default=1.345
         Residual, in the units of y, from which the loss is linear; for all methods but "auto", which finds a
@@ -389,7 +412,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
 
     Attributes
     ----------
-    coef_, intercept_, coef_noise_, privacy_, lower_, upper_, n_features_in_
+    coef_, intercept_, coef_noise_, stderr_, intercept_stderr_, freedom_, privacy_, lower_, upper_, n_features_in_
         As in `PrivateRidge`.
     """
 
@@ -402,6 +425,8 @@ class PrivateHuberRegressor(_PrivateRegressor):
         alpha: float = 0.0,
         method: str = "auto",
         fit_intercept: bool = True,
+        inference: bool = False,
+        hints: Hints | None = None,
         clip: float | None = None,
         v: float | None = None,
         scale: float | None = None,
@@ -428,14 +453,14 @@ class PrivatePoissonRegressor(_PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, alpha, method, fit_intercept, clip, v, scale, bounds, constraint, blocks, steps, step_size
+    epsilon, delta, alpha, method, fit_intercept, inference, hints, clip, v, scale, bounds, constraint, blocks, steps
         As in `PrivateRidge`.
-    batch_size, allow_large_delta, random_state, threads
+    step_size, batch_size, allow_large_delta, random_state, threads
         As in `PrivateRidge`.
 
     Attributes
     ----------
-    coef_, intercept_, coef_noise_, privacy_, lower_, upper_, n_features_in_
+    coef_, intercept_, coef_noise_, stderr_, intercept_stderr_, freedom_, privacy_, lower_, upper_, n_features_in_
         As in `PrivateRidge`.
     """
 
@@ -463,9 +488,9 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
 
     Parameters
     ----------
-    epsilon, delta, alpha, method, fit_intercept, clip, v, scale, bounds, constraint, blocks, steps, step_size
+    epsilon, delta, alpha, method, fit_intercept, inference, hints, clip, v, scale, bounds, constraint, blocks, steps
         As in `PrivateRidge`.
-    batch_size, allow_large_delta, random_state, threads
+    step_size, batch_size, allow_large_delta, random_state, threads
         As in `PrivateRidge`.
     classes : array_like, optional
         The public set of labels. A row with another label contributes nothing. Without it the set of labels in ``y`` is
@@ -477,7 +502,10 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
     classes_ : ndarray of shape (K,)
     coef_ : ndarray of shape (1, d) or (K, d)
     intercept_ : ndarray of shape (1,) or (K,)
-    coef_noise_, privacy_, lower_, upper_, n_features_in_
+    stderr_ : ndarray of shape (1, d) or None
+        As in `PrivateRidge`; for two classes only.
+    intercept_stderr_ : ndarray of shape (1,) or None
+    coef_noise_, freedom_, privacy_, lower_, upper_, n_features_in_
         As in `PrivateRidge`.
     """
 
@@ -490,6 +518,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         alpha: float = 0.0,
         method: str = "auto",
         fit_intercept: bool = True,
+        inference: bool = False,
+        hints: Hints | None = None,
         clip: float | None = None,
         v: float | None = None,
         scale: float | None = None,
@@ -507,7 +537,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         super().__init__(**parameters)
         self.classes = classes
 
-    def fit(self, X: Data, y: ArrayLike | None = None, **refused: Any) -> Self:
+    def fit(self, X: Data, y: ArrayLike | None = None, *, groups: Any = None, **refused: Any) -> Self:
         """Fit the model; see `PrivateRidge.fit`.
 
         Parameters
@@ -516,6 +546,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
             Rows.
         y : array_like of shape (n,) or str
             Labels, or the name of their column in a source, table or file.
+        groups : array_like of shape (n,) or str, optional
+            Whose row it is, or the name of that column of X.
         **refused
             ``sample_weight`` is refused.
 
@@ -524,13 +556,14 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         self
             With ``classes_``, ``coef_``, ``intercept_`` and ``privacy_``.
         """
-        super().fit(X, y, **refused)
+        super().fit(X, y, groups=groups, **refused)
         if self.classes is None:
             told = self.privacy_.parameters | {"classes": "those found in y, treated as public"}
             self.privacy_ = replace(self.privacy_, parameters=told)
         if len(self.classes_) == 2:
             self.coef_, self.intercept_ = self.coef_[None], np.array([self.intercept_])
             self.coef_noise_ = None if self.coef_noise_ is None else self.coef_noise_[None]
+            self._set_uncertainty(None if self.stderr_ is None else self._known())
         return self
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:
@@ -635,6 +668,40 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinearModel):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # with the few rows of a check, noise is all there is
         return tags
+
+
+def checked_rows(estimator: BaseEstimator, X: ArrayLike, reset: bool) -> NDArray[Any]:
+    """Check the shape and type of X, not its values; sparse matrices become dense."""
+    complaint = ""
+    try:
+        # A number that is too large for float64 becomes infinite; a warning would be a word about the data.
+        with np.errstate(all="ignore"):
+            checked: Any = validate_data(
+                estimator,
+                _numbers_in(X),
+                reset=reset,
+                accept_sparse=True,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+                ensure_min_samples=2 if reset else 1,
+            )
+    except (ValueError, OverflowError, TypeError) as error:
+        complaint = str(error)
+        kind = type(error)
+    if complaint:
+        raise _without_data(kind, complaint)  # here, so that the original is not kept as its context
+    return checked.toarray() if hasattr(checked, "toarray") else checked
+
+
+def remember(estimator: Any, rows: Engine) -> None:
+    """What scikit-learn notes about the columns of an array, for rows that are not one."""
+    if rows.n < 2:
+        raise ValueError(f"X has {rows.n} row: a minimum of 2 is required.")
+    estimator.n_features_in_ = rows.columns
+    if rows.names is not None:
+        estimator.feature_names_in_ = np.array(rows.names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
 
 
 def _numbers_in(X: Any) -> Any:

@@ -22,7 +22,6 @@ clamps it into 0..K-1; a NaN label makes the row contribute nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -220,14 +219,3 @@ class PerRow(Loss):
 def _check_callable(name: str, value: Any, arguments: str) -> None:
     if not callable(value):
         raise TypeError(f"{name}={value!r} is not accepted: give a function of {arguments}.")
-
-
-def curvature(loss: Loss) -> float:
-    """Largest second derivative in z of a built-in loss, inf where there is none; for default step sizes."""
-    if isinstance(loss, (Squared, Huber)):
-        return 1.0
-    if isinstance(loss, Logistic):
-        return 0.25
-    if isinstance(loss, Multinomial):
-        return 0.5
-    return math.inf

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from tailguard._checks import as_numbers, data_matrix, positive, within
 from tailguard.engines import Data, Engine, elsewhere, engine_for
+from tailguard.engines.grouped import for_unit, grouped, split
 from tailguard.engines.vectors import RowValues, RowVectors
+from tailguard.intervals import IntervalTable, Uncertainty
 from tailguard.ledger import charge
 from tailguard.privacy import (
     Budget,
@@ -22,6 +24,7 @@ from tailguard.privacy import (
     Relation,
     check_delta,
     default_delta,
+    noise_source,
 )
 from tailguard.sampling import Sampler
 
@@ -46,10 +49,58 @@ class MeanResult:
         A number for a column, one per column for a matrix.
     privacy : PrivacyReport
         What was spent.
+    uncertainty : Uncertainty or None
+        With ``inference=True``, what `stderr` and `conf_int` are made of.
     """
 
     value: Any
     privacy: PrivacyReport = field(repr=False)
+    uncertainty: Uncertainty | None = field(default=None, repr=False)
+
+    @property
+    def stderr(self) -> Any:
+        """Standard error of every mean, sampling error and privacy noise together; infinite where it is not known."""
+        found = self._known.stderr
+        return found if np.ndim(self.value) else float(found[0])
+
+    def conf_int(self, level: float = 0.95) -> NDArray[np.float64]:
+        """Confidence intervals.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability with which an interval covers the mean of the population.
+
+        Returns
+        -------
+        ndarray of shape (2,) for a column, else (d, 2)
+            Lower and upper ends; infinite where the budget does not carry an interval.
+        """
+        found = self._known.intervals(np.atleast_1d(self.value), level)
+        return found if np.ndim(self.value) else found[0]
+
+    def summary(self, level: float = 0.95) -> IntervalTable:
+        """Means, standard errors and intervals as a table.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the intervals.
+
+        Returns
+        -------
+        IntervalTable
+        """
+        values = np.atleast_1d(self.value)
+        names = ["mean"] if not np.ndim(self.value) else [f"x{j}" for j in range(len(values))]
+        facts = {self.privacy.units: f"{self.privacy.n_rows:,}", "privacy": self.privacy.guarantee}
+        return IntervalTable.of("Private mean", facts, names, values, self._known, level)
+
+    @property
+    def _known(self) -> Uncertainty:
+        if self.uncertainty is None:
+            raise ValueError("this mean has no standard error: call private_mean with inference=True and method='auto'")
+        return self.uncertainty
 
 
 @dataclass(frozen=True)
@@ -63,7 +114,7 @@ class MeanTable:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Public number of rows, or of persons."""
         return self.engine.n
 
     @property
@@ -73,15 +124,25 @@ class MeanTable:
 
     @staticmethod
     def of(
-        x: Data, epsilon: float | Budget | None, delta: float | None, allow_large_delta: bool, threads: int | None
+        x: Data,
+        epsilon: float | Budget | None,
+        delta: float | None,
+        allow_large_delta: bool,
+        threads: int | None,
+        groups: Any = None,
+        noise: NoiseSource | None = None,
     ) -> MeanTable:
-        """Check the arguments that all private means share."""
+        """Check the arguments that all private means share; ``noise`` draws a row of each person in groups."""
+        if groups is not None:
+            x, groups = split(x, groups)
         if not elsewhere(x):
             x = as_numbers("x", x)
         single = getattr(x, "ndim", 2) == 1
         if isinstance(x, np.ndarray):
             x = data_matrix("x", x[:, None] if single else x)
         engine = engine_for(x, None, threads, target="none")
+        if groups is not None:
+            engine = grouped(engine, groups, noise_source() if noise is None else noise).averaged()
         budget, delta = promise(epsilon, delta, engine.n, allow_large_delta)
         return MeanTable(engine, single, budget, delta)
 
@@ -89,7 +150,7 @@ class MeanTable:
         self, method: str, mean: Mean, sampler: Sampler, noise: NoiseSource, facts: dict[str, Any]
     ) -> MeanResult:
         """Price one release, refuse it over budget, then make it."""
-        events = mean.events(sampler, 1, self.coordinates, "mean")
+        events = for_unit(self.engine, mean.events(sampler, 1, self.coordinates, "mean"))
         open_price = any(isinstance(event, NotPrivate) for event in events)
         if not open_price and not self.budget.allows(events, sampler.relation):
             raise OverBudgetError(f"the mean costs more than the budget {self.budget.describe()}: give more noise.")

@@ -14,7 +14,7 @@ created        the day
 software       versions of what fitted the model
 estimator      one of the four classes of `tailguard.linear_model`
 parameters     its constructor's arguments; ``threads`` and generators are left out
-fitted         coefficients, intercept, truncation, replacements of missing values, classes, names
+fitted         coefficients, intercept, truncation, replacements of missing values, classes, names; standard errors
 privacy        the report, as `PrivacyReport.to_dict`
 table          the recipe of `tailguard.tables.schema` that makes rows of a file into features, or null
 checksum       SHA-256 of all the above
@@ -47,6 +47,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard import constraints
+from tailguard.hints import Hints
+from tailguard.intervals import Uncertainty
 from tailguard.privacy import Budget, Event, Gaussian, PrivacyReport, ZeroConcentrated, epsilon_of
 from tailguard.privacy.events import check_relation
 from tailguard.tables.schema import Recipe
@@ -156,6 +158,11 @@ def to_document(model: Any, recipe: Recipe | None = None) -> dict[str, Any]:
         "privacy": model.privacy_.to_dict(),
         "table": None if recipe is None else recipe.to_dict(),
     }
+    if getattr(model, "stderr_", None) is not None:
+        document["fitted"]["inference"] = {
+            "stderr": _numbers(np.append(model.stderr_, model.intercept_stderr_)),
+            "freedom": _numbers(model.freedom_),
+        }
     return document | {"checksum": _checksum(document)}
 
 
@@ -194,6 +201,8 @@ def _parameter(value: Any) -> Any:
     """A constructor's argument as plain data."""
     if isinstance(value, Budget):
         return {"budget": value.to_dict()}
+    if isinstance(value, Hints):
+        return {"hints": value.to_dict()}
     if type(value).__name__ in _CONSTRAINTS:
         content = {item.name: _numbers(getattr(value, item.name)) for item in fields(value)}
         return {"constraint": type(value).__name__, "fields": content}
@@ -341,7 +350,8 @@ def _rebuilt(document: dict[str, Any]) -> SavedModel:
     kind = getattr(linear_model, document["estimator"])
     model = kind(**_arguments(kind, document["parameters"]))
     fitted = document["fitted"]
-    _has(fitted, "fitted", "coef coef_noise intercept lower upper missing limits feature_names classes")
+    more = " inference" if isinstance(fitted, dict) and "inference" in fitted else ""  # with inference=True only
+    _has(fitted, "fitted", "coef coef_noise intercept lower upper missing limits feature_names classes" + more)
     rows = 0
     if hasattr(model, "predict_proba"):
         model.classes_ = _classes(fitted["classes"])
@@ -367,6 +377,7 @@ def _rebuilt(document: dict[str, Any]) -> SavedModel:
         model.coef_noise_ = _array(fitted["coef_noise"], "coef_noise", coef.ndim, d)
         if model.coef_noise_.shape != coef.shape or np.any(model.coef_noise_ < 0.0):
             raise ValueError("coef_noise does not belong to coef")
+    model._set_uncertainty(_uncertainty(fitted["inference"], coef) if more else None)
     limits = _array(fitted["limits"], "limits", 1, 2, infinite=True)
     if limits[0] > limits[1]:
         raise ValueError("limits are not in order")
@@ -387,6 +398,15 @@ def _rebuilt(document: dict[str, Any]) -> SavedModel:
     return SavedModel(model, recipe, versions, created)
 
 
+def _uncertainty(data: Any, coef: NDArray[np.float64]) -> Uncertainty:
+    """Standard errors of all coefficients and of the intercept."""
+    _has(data, "inference", "stderr freedom")
+    stderr, freedom = (_array(data[name], name, 1, coef.size + 1, infinite=True) for name in ("stderr", "freedom"))
+    if len(np.atleast_2d(coef)) > 1 or np.any(stderr < 0.0) or np.any(freedom < 1.0):
+        raise ValueError("inference does not belong to coef")
+    return Uncertainty(stderr, freedom)
+
+
 def _has(data: Any, what: str, names: str) -> None:
     if not isinstance(data, dict) or set(data) != set(names.split()):
         raise ValueError(f"{what} does not hold exactly {', '.join(names.split())}")
@@ -403,6 +423,8 @@ def _argument(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         if set(value) == {"budget"} and isinstance(value["budget"], dict):
             return Budget.from_dict(value["budget"])
+        if set(value) == {"hints"} and isinstance(value["hints"], dict):
+            return Hints.from_dict(value["hints"])
         if set(value) == {"constraint", "fields"} and isinstance(value["fields"], dict):
             content = {key: _value(item) for key, item in value["fields"].items()}
             return _CONSTRAINTS[value["constraint"]](**content)
@@ -468,7 +490,8 @@ def _classes(data: Any) -> NDArray[Any]:
 
 
 def _report(data: Any) -> PrivacyReport:
-    _has(data, "privacy", "epsilon delta relation events private reasons method parameters n_rows budget")
+    unit = " unit" if isinstance(data, dict) and "unit" in data else ""  # of persons; without it, of rows
+    _has(data, "privacy", "epsilon delta relation events private reasons method parameters n_rows budget" + unit)
     check_relation(data["relation"])
     _texts([data["method"], data["budget"]], "privacy")
     _texts(data["reasons"], "reasons")

@@ -13,6 +13,7 @@ from tailguard._checks import count, instance_of, one_of, within
 from tailguard.constraints import Constraint, Unconstrained
 from tailguard.descent import Average, Callback, Plan, Result, State, descend
 from tailguard.engines import Data, Engine, engine_for
+from tailguard.engines.grouped import grouped, split
 from tailguard.losses import Loss, PerRow
 from tailguard.mean import Mean, promise
 from tailguard.means.gaussian import GaussianMean
@@ -35,6 +36,9 @@ class RunOptions(TypedDict, total=False):
         Return the last iterate, or the mean of all.
     start : array_like, optional
         First iterate, public; default zero.
+    groups : array_like of shape (n,) or str, optional
+        Whose row it is, or the name of that column: the guarantee is then for a person with all their rows, and
+        everything that is said of rows holds for persons, each with the average of their rows' gradients.
     relation : {"replace-one", "add-remove"}, optional
         Which tables are neighbours. Default replace-one for full batches and add-remove for Poisson batches, whose
         amplification is proved for that; asking for replace-one there costs about twice the noise.
@@ -58,6 +62,7 @@ class RunOptions(TypedDict, total=False):
     fit_intercept: bool
     average: Average
     start: ArrayLike | None
+    groups: Any
     relation: Relation | None
     allow_large_delta: bool
     resume: State | None
@@ -82,7 +87,7 @@ class Problem:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Public number of rows, or of persons."""
         return self.engine.n
 
     @staticmethod
@@ -105,7 +110,12 @@ class Problem:
         instance_of(
             "constraint", options.get("constraint", Unconstrained()), Constraint, "tailguard.constraints.L2Ball(1.0)"
         )
+        groups = options.get("groups")
+        if groups is not None:
+            X, groups = split(X, groups, y)
         engine = engine_for(X, y, options.get("threads"))
+        if groups is not None:
+            engine = grouped(engine, groups, noise_source(options.get("random_state")))
         budget = None
         if private:
             budget, delta = promise(epsilon, delta, engine.n, options.get("allow_large_delta", False))

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from tailguard.engines.engine import engine_for
 
 BUILDERS = {}
+SAME_BITS = False  # of the sums of the default
 if find_spec("torch") is not None and find_spec("triton") is not None:
     import torch
 

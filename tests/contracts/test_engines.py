@@ -16,15 +16,21 @@ import numpy as np
 import pytest
 from parts import AWKWARD, SOURCES, intercept_allowed, outputs_of, truncation_at, vectors_of
 
+from default_rows import GRID, TARGET, counts, design, vectors
+from tailguard.default.rows import DesignRows
+from tailguard.default.score_table import ScoreTable
 from tailguard.engines import RowsStayError, engine, engine_for
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import Gradients, RowFunction, RowValues
 from tailguard.losses import Squared
-from tailguard.truncation import Grid
+from tailguard.means.queries import Together
+from tailguard.truncation import Grid, L2Clip
 
 MODULES = [importlib.import_module(path.stem) for path in sorted(Path(__file__).parent.glob("engine_*.py"))]
 BUILDERS = {name: build for module in MODULES for name, build in module.BUILDERS.items()}
 ENGINES = sorted(BUILDERS)
+# On a GPU the sums of the default may be a unit apart in every row.
+OTHER_BITS = {name for module in MODULES if not getattr(module, "SAME_BITS", True) for name in module.BUILDERS}
 OTHER_BLOCKS = {name for module in MODULES if not getattr(module, "SAME_BLOCKS", True) for name in module.BUILDERS}
 N, D = 101, 3  # 101 rows are no multiple of any block
 
@@ -100,6 +106,45 @@ def test_one_row_more_is_seen(build):
     vectors = Gradients(Squared(), np.ones((1, D)), False)
     fewer = build(X[1:], y[1:]).truncated_sum(vectors, grid("L2Clip"))
     assert np.all(build(X, y).truncated_sum(vectors, grid("L2Clip")) > fewer)
+
+
+def sums_of_the_default() -> dict:
+    """One of every kind: counts, vectors, a Gram matrix, a table, and several in one pass."""
+    counted = {name: one for name, one in counts(D).items() if name in ("first look", "first look at target", "sizes")}
+    clipped = {name: rows.clipped(Grid.of(L2Clip(0.5 * bound), N)) for name, (rows, bound) in vectors(D).items()}
+    gram = DesignRows(design(D)).gram(2.0, 19)
+    table = ScoreTable(design(D), np.full(D + 1, 0.3), TARGET, GRID, N)
+    return {**counted, **clipped, "gram": gram, "table": table, "together": Together((gram, *counted.values()))}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sums_of_the_default_are_those_in_memory(build, blocks, dtype, request):
+    X, y = rows(18, dtype)
+    held, memory = build(X, y), InMemory(X, y, 1)
+    same = request.node.callspec.params["build"] not in OTHER_BITS
+    for name, one in sums_of_the_default().items():
+        if name in ("table", "together") and not getattr(held, "shares_passes", False):
+            continue  # it is not asked for these
+        found, expected = held.integer_sum(one, one.shape), memory.integer_sum(one, one.shape)
+        assert found.dtype == np.int64
+        assert found.shape == expected.shape == one.shape
+        assert expected.any()
+        apart = 0.0 if same else N * (2.0**20 if name == "gram" else 1.0)
+        np.testing.assert_allclose(found, expected, rtol=0.0, atol=apart, err_msg=name)
+
+
+def test_vectors_of_the_default_are_those_of_chosen_rows(build, blocks, request):
+    """The same integers whether they are asked for as one sum, as vectors, or row by row."""
+    X, y = rows(19)
+    held, memory = build(X, y), InMemory(X, y, 1)
+    chosen = np.flatnonzero(np.random.default_rng(20).random(N) < 0.3)
+    apart = 0.0 if request.node.callspec.params["build"] not in OTHER_BITS else N
+    for name, (one, bound) in vectors(D).items():
+        grid = Grid.of(L2Clip(0.5 * bound), N)
+        whole = memory.integer_sum(one.clipped(grid), (one.width,))
+        np.testing.assert_allclose(held.truncated_sum(one, grid)[0], whole, rtol=0.0, atol=apart, err_msg=name)
+        each = [memory.truncated_sum(one, grid, np.array([i])) for i in chosen]
+        np.testing.assert_allclose(held.truncated_sum(one, grid, chosen), np.sum(each, axis=0), rtol=0.0, atol=apart)
 
 
 def test_functions_see_every_row_once_as_floats_that_they_cannot_change(build, blocks):

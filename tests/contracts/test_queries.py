@@ -20,9 +20,9 @@ from scipy.stats import chi2
 import tailguard as tg
 from tailguard import default, losses
 from tailguard.default import DefaultOptions, fit_default
-from tailguard.default.columns import Columns, exponent, first_look, later_look, locate
-from tailguard.default.logistic import bounded_score
+from tailguard.default.columns import Columns, locate
 from tailguard.default.quantiles import GRID, quantile
+from tailguard.default.rows import ColumnCounts, bounded_score, exponent, first_look, later_look
 from tailguard.default.whitening import Design
 from tailguard.engines.memory import InMemory
 from tailguard.mean import MeanTable
@@ -251,7 +251,9 @@ def test_the_logistic_score_is_bounded_and_consistent(z, y):
 
 
 class Twin:
-    """An engine over data whose every sum is also taken over the neighbour, and compared by `Checked`."""
+    """Data and its neighbour; `Checked` takes every sum of both, and compares them."""
+
+    shares_passes = True
 
     def __init__(self, X, y=None, threads=None, **_):
         self.mine = InMemory(X, y, threads)
@@ -268,19 +270,31 @@ class Twin:
         column = np.array(self.X[:, j])
         return Twin(column[:, None], column, self.threads)
 
-    def truncated_sum(self, *arguments):
-        self.pair = self.mine.truncated_sum(*arguments), self.other.truncated_sum(*arguments)
-        return self.pair[0]
-
-    def integer_sum(self, *arguments):
-        self.pair = self.mine.integer_sum(*arguments), self.other.integer_sum(*arguments)
-        return self.pair[0]
-
 
 class Checked(Queries):
     """Compares both sums of every query with what its noise covers, and rows with their declared bound."""
 
     seen: ClassVar[set[str]] = set()
+
+    def __init__(self, engine, account, noise):
+        super().__init__(engine, account, noise)
+        # Passes are shared in one, and taken one by one in the other: both must keep the sensitivity.
+        held = (InMemory(e.X, e.y, e.threads) if Twin.shares_passes else Alone(e) for e in (engine.mine, engine.other))
+        self.both = [Queries(each, account, noise) for each in held]
+
+    def together(self, *sums):
+        for each in self.both:
+            each.together(*sums)
+
+    def total(self, function, shape):
+        self.pair = [each.total(function, shape) for each in self.both]
+        return self.pair[0]
+
+    def _vector_sum(self, function, width, grid):
+        (mine, roundings), (other, same) = (each._vector_sum(function, width, grid) for each in self.both)
+        assert roundings == same
+        self.pair = mine, other
+        return mine, roundings
 
     def mean(self, label, function, width, bound, share):
         released = super().mean(label, function, width, bound, share)
@@ -299,13 +313,13 @@ class Checked(Queries):
 
     def check(self, label):
         """Integer sums of both tables: within what the last scale drawn, times the mu charged, covers."""
-        a, b = self.engine.pair
+        a, b = self.pair
         assert np.linalg.norm((a - b).astype(float)) <= self.scale * self.account.events[-1].mu * ROUNDING, label
         Checked.seen.add(label)
 
     def noisy_counts(self, label, total, sensitivity, share):
         released = super().noisy_counts(label, total, sensitivity, share)
-        a, b = self.engine.pair
+        a, b = self.pair
         if np.ndim(total) == 0:  # one entry of a cumulative histogram
             assert np.max(np.abs(np.cumsum(a - b))) <= sensitivity, label
             assert total in np.cumsum(a)
@@ -318,6 +332,14 @@ class Checked(Queries):
     def _draw(self, scale, size):
         self.scale = scale
         return super()._draw(scale, size)
+
+
+class Alone:
+    """An engine that says nothing about shared passes: every query takes its own."""
+
+    def __init__(self, engine):
+        self.n, self.columns, self.threads = engine.n, engine.columns, engine.threads
+        self.truncated_sum, self.integer_sum = engine.truncated_sum, engine.integer_sum
 
 
 def table(kind: str, n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -348,8 +370,9 @@ NAMES = {
 }
 
 
-@pytest.fixture
-def checked(monkeypatch):
+@pytest.fixture(params=[True, False], ids=["shared passes", "a pass each"])
+def checked(monkeypatch, request):
+    monkeypatch.setattr(Twin, "shares_passes", request.param)
     monkeypatch.setattr(default, "engine_for", Twin)
     monkeypatch.setattr("tailguard.mean.engine_for", Twin)
     monkeypatch.setattr(default, "Queries", Checked)
@@ -369,6 +392,28 @@ def test_every_query_of_a_fit_keeps_its_sensitivity(checked, name, intercept):
         assert NAMES.get(name, set()) <= Checked.seen
 
 
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
+@pytest.mark.parametrize("name", ["mean", "bulk", "logistic", "Poisson"])
+def test_every_query_of_a_fit_with_intervals_keeps_its_sensitivity(checked, name, intercept):
+    loss, target = FITS[name]
+    for k, Twin.row in enumerate(EXTREME):
+        for kind in ("normal", "binary", "awkward"):
+            X, y = table(kind, 120, 3, k)
+            options = DefaultOptions(60.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1, inference=True)
+            fit_default(loss, X, target(y), options)
+    skewed = {"skew"} if name in ("mean", "Poisson") else set()
+    level = {"level skew", "level"} if intercept and name in ("mean", "bulk") else set()
+    assert {"jacobian", "scores", "score variance"} | skewed | level <= Checked.seen
+
+
+def test_every_query_of_a_mean_with_intervals_keeps_its_sensitivity(checked):
+    for k, Twin.row in enumerate(EXTREME):
+        for kind in ("normal", "shifted", "awkward"):
+            X, _ = table(kind, 100, 2, k)
+            default.default_mean(MeanTable.of(X, 5.0, 1e-6, False, 1), SeededNoise(k), inference=True)
+    assert {"tail", "level skew", "level"} <= Checked.seen
+
+
 def test_every_query_of_a_mean_keeps_its_sensitivity(checked):
     for k, Twin.row in enumerate(EXTREME):
         for kind in ("normal", "shifted", "awkward"):
@@ -381,7 +426,8 @@ def test_every_query_of_a_mean_keeps_its_sensitivity(checked):
 def test_the_check_of_all_queries_can_fail(checked, monkeypatch, wrong):
     """Power: two counts a row, two thirds of the noise, or rows longer than declared are noticed."""
     if wrong == "histogram":
-        monkeypatch.setattr("tailguard.default.columns.first_look", lambda Z: 2 * first_look(Z))
+        plain_counts = ColumnCounts.__call__
+        monkeypatch.setattr(ColumnCounts, "__call__", lambda self, X, y: 2 * plain_counts(self, X, y))
     elif wrong == "noise":
         plain = Checked._draw
         monkeypatch.setattr(Checked, "_draw", lambda self, scale, size: plain(self, 2.0 / 3.0 * scale, size))
@@ -401,7 +447,7 @@ def test_looks_stay_inside_their_shares():
             X, y = table(kind, 200, 4, 0)
             queries = Queries(InMemory(X, y), Account(Budget(mu=3.0)), noise)
             with np.errstate(all="ignore"):
-                locate(queries, lambda X, y: X, 4, 0.3, 0.2)
+                locate(queries, "features", 4, 0.3, 0.2)
             assert 1.0 - queries.account.left <= 0.5 * ROUNDING
 
 

@@ -13,6 +13,7 @@ from tailguard.privacy import (
     gaussian_mu,
     gdp_mu,
     poisson_noise_multiplier,
+    subsampled,
     total_mu,
     zcdp_rho,
 )
@@ -99,3 +100,25 @@ def test_poisson_refuses_what_it_cannot_price():
         poisson_noise_multiplier(Budget(1.0, 1e-6), 0.0, 10)
     with pytest.raises(ValueError, match="steps"):
         poisson_noise_multiplier(Budget(1.0, 1e-6), 0.1, 0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps", "epsilon"), [(0.05, 200, 1.0), (0.01, 1000, 0.1), (0.01, 1000, 8.0), (0.001, 10_000, 1.0)]
+)
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+def test_calibration_composes_few_loss_distributions(rate, steps, epsilon, relation, monkeypatch):
+    """A loss distribution takes a tenth of a second on the fine grid, and a plan may not take longer than one."""
+    grids = []
+    build = subsampled._loss_distribution.__wrapped__
+
+    def counted(parts, grid):
+        grids.append(grid)
+        return build(parts, grid)
+
+    monkeypatch.setattr(subsampled, "_loss_distribution", counted)
+    for cache in (subsampled.sampled_epsilon, subsampled.sampled_replace_epsilon, poisson_noise_multiplier):
+        cache.cache_clear()
+    poisson_noise_multiplier(Budget(epsilon, 1e-6), rate, steps, relation=relation)
+    assert 3 <= len(grids) <= 9
+    # Their cost in units of one on the finest grid.
+    assert sum(min(grids) / grid for grid in grids) <= 5.5

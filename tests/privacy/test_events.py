@@ -12,6 +12,7 @@ from tailguard.privacy import (
     Gaussian,
     NotPrivate,
     PoissonGaussian,
+    Selection,
     UnknownEventError,
     ZeroConcentrated,
 )
@@ -22,6 +23,7 @@ EVENTS = [
     PoissonGaussian(0.01, 1.5, count=100, samples=1000, label="steps"),
     ZeroConcentrated(0.2, count=2, relation="add-remove"),
     ApproximateDP(0.5, 1e-9, label="scale"),
+    Selection(0.1, 0.2, heads=4, samples=30, concentrated=True, label="search"),
     NotPrivate("no noise was asked for", label="fit"),
 ]
 

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.auditing.neighbours import Table
+from tailguard.engines import Engine
+from tailguard.engines.grouped import grouped
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import RowValues, RowVectors
 from tailguard.mean import Mean
@@ -37,9 +39,9 @@ class MeanReleases:
 
     def outputs(self, table: Table, noise: NoiseSource, runs: int) -> Array:
         """All steps of a run; the noise of a step as in `tailguard.descent`."""
-        engine = InMemory(table.X, table.y, threads=1)
         found = []
         for own in (noise.at(run) for run in range(runs)):
+            engine = _engine(table, own)
             steps = [self.mean.release(engine, self.vectors, self.sampler, own.at(t + 1)) for t in range(self.steps)]
             found.append(np.ravel(steps))
         return np.array(found)
@@ -54,8 +56,10 @@ class Query:
 
     def outputs(self, table: Table, noise: NoiseSource, runs: int) -> Array:
         """Ask once per run."""
-        engine = InMemory(table.X, threads=1)
-        return np.array([self._ask(Queries(engine, Account(Budget(mu=self.mu)), noise.at(run))) for run in range(runs)])
+        asked = []
+        for own in (noise.at(run) for run in range(runs)):
+            asked.append(self._ask(Queries(_engine(table, own), Account(Budget(mu=self.mu)), own)))
+        return np.array(asked)
 
     def _ask(self, queries: Queries) -> Array:
         columns = queries.engine.columns
@@ -65,6 +69,12 @@ class Query:
             return queries.gram("audit", _rows, columns, 1.0, 1.0).value[np.triu_indices(columns)]
         # One histogram of the first column: a replaced row moves between two bins.
         return queries.counts("audit", _histogram, (len(EDGES) + 1,), 2.0**0.5, 1.0).value
+
+
+def _engine(table: Table, noise: NoiseSource) -> Engine:
+    """Rows in memory, or persons: which of their rows are drawn is part of a run."""
+    rows = InMemory(table.X, table.y, threads=1)
+    return rows if table.groups is None else grouped(rows, table.groups, noise)
 
 
 def _rows(X: Any, y: Any) -> Array:

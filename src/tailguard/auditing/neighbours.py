@@ -12,6 +12,8 @@ label flip          its target; the opposite one                           targe
 sparse canary       zeros; 1e9 in one column and the target                rare columns, kept or dropped by their values
 ==================  =====================================================  ========================================
 
+Where the rows belong to persons (`Table.groups`), it is all rows of the last person, which then say the same.
+
 Under *add-remove* the first side is always the row that contributes nothing, a row of NaN: the number of rows is
 public, so a row that is removed leaves a gap and not a shorter table. A classifier's labels stay 0 and 1 everywhere.
 """
@@ -19,8 +21,8 @@ public, so a row that is removed leaves a gap and not a shorter table. A classif
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +48,14 @@ class Table:
         Targets; None for a mean.
     kind : {"mean", "regression", "classification", "counts"}
         What the targets are; labels are 0 and 1.
+    groups : ndarray of shape (n,), optional
+        Whose row it is: neighbours then differ in a person with all their rows.
     """
 
     X: Array
     y: Array | None = None
     kind: Kind = "mean"
+    groups: NDArray[np.int64] | None = None
 
     @staticmethod
     def example(kind: Kind = "mean", rows: int = 20, columns: int = 1, seed: int = 0) -> Table:
@@ -78,14 +83,20 @@ class Table:
         return Table(X, rng.poisson(np.exp(np.clip(line, -2, 2))).astype(np.float64), kind)
 
     def with_last(self, row: Array | float, target: float) -> Table:
-        """Return the table with another last row."""
+        """Return the table with another last row, or with this one for all rows of the last person."""
+        last = -1 if self.groups is None else self.groups == self.groups[-1]
         X = np.array(self.X, dtype=np.float64)
-        X[-1] = row
+        X[last] = row
         if self.y is None:
-            return Table(X)
+            return replace(self, X=X)
         y = np.array(self.y, dtype=np.float64)
-        y[-1] = target
-        return Table(X, y, self.kind)
+        y[last] = target
+        return replace(self, X=X, y=y)
+
+    @property
+    def people(self) -> dict[str, Any]:
+        """The argument ``groups`` of a fit, where there are any."""
+        return {} if self.groups is None else {"groups": self.groups}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from tailguard.auditing.mechanisms import BlockMedian, Centre, MeanReleases, Que
 from tailguard.auditing.neighbours import FAR, Kind, Pair, Table, neighbours
 from tailguard.auditing.subjects import Estimator, Loaded, Mechanism, Released, Subject, as_subject
 from tailguard.constraints import Box
+from tailguard.hints import Hints
 from tailguard.losses import Squared
 from tailguard.means.centre import centre_parameters
 from tailguard.means.gaussian import GaussianMean
@@ -252,9 +253,65 @@ def _default(name: str, **arguments: Any) -> Make:
     return make
 
 
+def searched(X: Array, y: Array, *, random_state: Any, threads: int, **claim: Any) -> Any:
+    """Return a fitted search with two candidates."""
+    from tailguard.linear_model import PrivateRidge
+    from tailguard.model_selection import PrivateGridSearch
+
+    candidate = PrivateRidge(method="clipped", clip=1.0, steps=1, threads=threads)
+    grid = {"step_size": [0.25, 0.5]}
+    search = PrivateGridSearch(candidate, grid, error_bound=1.0, repeats=3.0, random_state=random_state, **claim)
+    return search.fit(X, y)
+
+
+def scaled(X: Array, **arguments: Any) -> Any:
+    """Return a fitted scaler."""
+    from tailguard.preprocessing import PrivateScaler
+
+    return PrivateScaler(**arguments).fit(X)
+
+
+def _columns(scaler: Any) -> Array:
+    return np.concatenate([scaler.mean_, scaler.scale_, scaler.lower_, scaler.upper_])
+
+
+def _chosen(search: Any) -> Array:
+    best = search.best_estimator_
+    return np.concatenate([best.coef_, [best.intercept_, search.best_score_, search.best_index_]])
+
+
+# Persons. The last has 50 rows, some of the others two: what bounds rows one by one would let through 50 times as much.
+
+_MANY = 50
+
+
+def in_persons(table: Table) -> Table:
+    """Return the table with its last fifty rows those of one person, and some of the others in pairs."""
+    others = np.arange(len(table.X) - _MANY)
+    others[1::3] = others[: len(others[1::3]) * 3 : 3]
+    return replace(table, groups=np.append(others, np.full(_MANY, len(table.X))))
+
+
+def _person_pairs(table: Table) -> Callable[[float, float], list[Pair]]:
+    """Replace a person with one row by a person with fifty."""
+
+    def pairs(epsilon: float, delta: float) -> list[Pair]:
+        assert table.groups is not None
+        one = len(table.X) - _MANY + 1
+        short = replace(table, X=table.X[:one], y=None if table.y is None else table.y[:one], groups=table.groups[:one])
+        return [Pair("fifty rows for one", short.with_last(-FAR, FAR), table.with_last(FAR, FAR))]
+
+    return pairs
+
+
+_PERSONS = in_persons(Table.example("mean", 20 + _MANY, _COLUMNS))
+_LINE_PERSONS = in_persons(Table.example("regression", 20 + _MANY, 1))
 _LINE = Table.example("regression", 20, 1)
 _LOSS = (Squared(),)
 _ANSWERS = Table(Table.example("mean", 8, 1).X / 4.0)
+# So few rows that hints decide whether slopes are fitted.
+_FEW, _ONE_COLUMN = Table.example("regression", 120, 1), Table.example("mean", 60, 1)
+_HINTS, _WRONG_HINTS = Hints(ranges=[(-4, 4)], target_range=(-9, 9)), Hints(moment=1e-6, target_range=(5, 6))
 # As many rows as the default needs before it fits slopes and not the mean alone.
 _DEFAULT_ROWS = 300
 _FULL = 10_000
@@ -357,6 +414,31 @@ _CASES = (
         "PrivatePoissonRegressor",
         _default("PrivatePoissonRegressor"),
         Table.example("counts", _DEFAULT_ROWS, 1),
+        runs=_FITS,
+    ),
+    Case("PrivateRidge-hints", _default("PrivateRidge", hints=_HINTS), _FEW, runs=_FITS),
+    Case("PrivateRidge-wrong-hints", _default("PrivateRidge", hints=_WRONG_HINTS), _FEW, runs=_FITS),
+    Case("private_mean-range", _call(private_mean, (), _value, hints=Hints(ranges=[(-1, 1)])), _ONE_COLUMN, runs=_FULL),
+    Case("PrivateScaler", _call(scaled, (), _columns), Table.example("mean", _DEFAULT_ROWS, 1), runs=_FITS),
+    Case("PrivateGridSearch", _call(searched, (), _chosen), _LINE, runs=_FULL),
+    Case("persons-mean", _gaussian(L2Clip(1.0), FullBatch()), _PERSONS, worst=_person_pairs(_PERSONS)),
+    Case(
+        "persons-counts",
+        lambda epsilon, delta: Query("counts", Budget(epsilon, delta).mu),
+        _PERSONS,
+        worst=_person_pairs(_PERSONS),
+    ),
+    Case(
+        "persons-clipped_gd",
+        _call(clipped_gd, _LOSS, _everything, clip=1.0, steps=2, fit_intercept=True),
+        _LINE_PERSONS,
+        worst=_person_pairs(_LINE_PERSONS),
+        runs=_FULL,
+    ),
+    Case(
+        "PrivateRidge-persons",
+        _default("PrivateRidge"),
+        in_persons(Table.example("regression", _DEFAULT_ROWS + _MANY, 1)),
         runs=_FITS,
     ),
 )

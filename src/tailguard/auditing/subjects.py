@@ -87,7 +87,8 @@ class Estimator:
             model = copy.deepcopy(self.estimator)
             if hasattr(model, "random_state") and not noise.private:
                 model.random_state = _seed(noise, run)
-            model.fit(table.X) if table.y is None else model.fit(table.X, table.y)
+            data = (table.X,) if table.y is None else (table.X, table.y)
+            model.fit(*data, **table.people)
             found.append(np.concatenate([np.ravel(value) for value in self._released(model)]))
         return np.array(found, dtype=np.float64)
 
@@ -126,7 +127,8 @@ class Released:
     def outputs(self, table: Table, noise: NoiseSource, runs: int) -> Array:
         """Call the function once per run."""
         data = (*self.before, table.X) if table.y is None else (*self.before, table.X, table.y)
-        found = [self.function(*data, random_state=noise.at(run), **dict(self.arguments)) for run in range(runs)]
+        named = dict(self.arguments) | table.people
+        found = [self.function(*data, random_state=noise.at(run), **named) for run in range(runs)]
         return np.array([np.ravel(np.asarray(self.read(result), dtype=np.float64)) for result in found])
 
 

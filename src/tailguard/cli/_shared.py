@@ -230,6 +230,10 @@ def print_fit(console: Console, report: FitReport) -> None:
         cells += [f"{number(limits[0])} .. {number(limits[1])}" if limits else ""] if bounded else []
         coefficients.add_row(plain(row["name"] + reference), *map(plain, cells))
     console.print(coefficients)
+    if report.summary is not None:
+        for line in str(report.summary).splitlines():
+            console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        console.print()
     spent = Table(box=SIMPLE_HEAD, pad_edge=False)
     for title, side in (("spent on", "left"), ("share", "right"), ("releases", "right"), ("mechanism", "left")):
         spent.add_column(title, justify=side)  # type: ignore[arg-type]

@@ -31,6 +31,10 @@ def command(
         float | None,
         typer.Option(help="With --pay-epsilon: larger errors count as this public number; the noise is then known."),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="With --pay-epsilon: column that says whose row it is; the price is then for a person."),
+    ] = None,
     same_size: Annotated[
         bool, typer.Option("--same-size", help="Held-out rows that are as many as the training rows, by chance.")
     ] = False,
@@ -55,15 +59,18 @@ def command(
     from tailguard.cli import _shared
     from tailguard.evaluation import exact_scores, private_scores
     from tailguard.model_file import read_model
-    from tailguard.tables import open_table
+    from tailguard.tables import open_table, read_ids
 
     _check_choice(public, held_out, pay_epsilon)
     if error_bound is not None and pay_epsilon is None:
         raise ValueError("--error-bound is for private scores: give it with --pay-epsilon.")
+    if groups is not None and pay_epsilon is None:
+        raise ValueError("--groups is for private scores: give it with --pay-epsilon.")
     saved = read_model(model)
     recipe = _shared.table_recipe(saved.recipe, model)
     table = open_table(data, recipe.csv)
     _shared.check_columns(table, [*recipe.columns, recipe.target.name], "the model")
+    _shared.check_columns(table, [] if groups is None else [groups], "--groups")
     estimator = _shared.bare(saved.model)
     console = _shared.terminal(quiet, as_json)
     if pay_epsilon is None:
@@ -83,9 +90,11 @@ def command(
         return
     # Whatever the number of rows, the price is at least that at the smallest delta.
     with _shared.paying(ledger, dataset, budget_epsilon, pay_epsilon, 1e-18) as book:
-        result = private_scores(estimator, recipe, table, pay_epsilon, error_bound)
+        ids = None if groups is None else read_ids(table, groups)
+        result = private_scores(estimator, recipe, table, pay_epsilon, error_bound, ids)
         both = None
-        if estimator.privacy_.n_rows == result.privacy.n_rows and estimator.privacy_.private:
+        same = (estimator.privacy_.n_rows, estimator.privacy_.unit) == (result.privacy.n_rows, result.privacy.unit)
+        if same and estimator.privacy_.private:
             both = (estimator.privacy_ + result.privacy).guarantee
         if as_json:
             status = {} if book is None else {"ledger": book.summary().to_dict()}

@@ -49,11 +49,18 @@ def command(
         str | None, typer.Option(help="Columns to predict from: a,b,c. Default all that are declared.")
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out: a,b,c.")] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column that says whose row it is: the promise is then for a person with all their rows."),
+    ] = None,
     classes: Annotated[
         str | None, typer.Option(help="Labels of the target where no schema lists them: no,yes.")
     ] = None,
     alpha: Annotated[float, typer.Option(help="L2 penalty on the coefficients.", min=0.0)] = 0.0,
     no_intercept: Annotated[bool, typer.Option("--no-intercept", help="A line through the origin.")] = False,
+    inference: Annotated[
+        bool, typer.Option("--inference", help="The same budget also buys standard errors and 95 % intervals.")
+    ] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file.", dir_okay=False)] = Path(
         "model.json"
     ),
@@ -82,6 +89,8 @@ def command(
 
     Example: tailguard fit patients.csv --schema schema.toml --target smoker --report smoker.html -o smoker.json
 
+    Example: tailguard fit patients.parquet --target cost --groups id -o persons.json
+
     Example: tailguard fit patients.csv --target cost --features age,visits --ledger budget.db --dataset patients-2026
     --budget-epsilon 3
     """
@@ -89,7 +98,7 @@ def command(
     from tailguard.fit_report import FitReport
     from tailguard.model_file import read_model, save_model
     from tailguard.privacy import Budget, default_delta
-    from tailguard.tables import open_table, training_rows
+    from tailguard.tables import NUMBER, open_table, read_ids, training_rows
 
     console = _shared.terminal(quiet, as_json)
     Budget(epsilon, default_delta(2) if delta is None else delta)  # refuses what can be no promise, before all else
@@ -97,10 +106,18 @@ def command(
     _shared.check_outputs(force, output, report)
     declared = _shared.read_schema(schema)
     table = open_table(data, None if declared is None else declared.csv)
-    recipe, notes = _recipe(table, declared, target, _shared.listed(features), _shared.listed(drop), classes)
+    left_out = _shared.listed(drop)
+    if groups is not None:
+        _check_groups(table, groups, target, _shared.listed(features))
+        read = table.proposals if declared is None else declared.columns
+        if groups in read and (declared is not None or not table.typed or read[groups] == NUMBER):
+            left_out = [*(left_out or ()), groups]
+    recipe, notes = _recipe(table, declared, target, _shared.listed(features), left_out, classes)
     chosen = _chosen(model, recipe)
     estimator = _estimator(chosen, recipe, epsilon=epsilon, delta=delta, alpha=alpha, seed=seed)
-    estimator.set_params(fit_intercept=not no_intercept)
+    estimator.set_params(fit_intercept=not no_intercept, inference=inference)
+    if declared is not None and not inference:  # intervals rest on nothing but the rows
+        estimator.set_params(hints=declared.hints(recipe))
     # A CSV must be read to count its rows; what a ledger cannot pay whatever their number is refused before.
     most = 10**12 if not table.typed else max(2, table.rows)
     for note in notes:
@@ -108,9 +125,10 @@ def command(
     with _shared.paying(ledger, dataset, budget_epsilon, epsilon, delta or default_delta(most)) as book:
         with _shared.progress(console, table.rows) as advance:
             rows = training_rows(table, recipe, memory * 2**20, advance)
-            estimator.fit(rows, recipe.target.name)
+            estimator.fit(rows, recipe.target.name, groups=None if groups is None else read_ids(table, groups))
         _name_classes(estimator, recipe)
-        _centre(estimator, recipe)
+        if not inference:  # standard errors are those of the coefficients as they were fitted
+            _centre(estimator, recipe)
         save_model(estimator, output, recipe=recipe)
         found = FitReport.of(read_model(output))
         written = _shared.write_reports(found, report)
@@ -121,6 +139,15 @@ def command(
         _shared.print_fit(console, found)
         console.print("Files: " + ", ".join([str(output), *written]), markup=False)
         _shared.print_ledger(console, book)
+
+
+def _check_groups(table: TableFile, groups: str, target: str, features: list[str] | None) -> None:
+    """Refuse a column of persons that is not there, or that is something else as well."""
+    from tailguard.cli._shared import check_columns
+
+    check_columns(table, [groups], "--groups")
+    if groups == target or groups in (features or ()):
+        raise ValueError(f"--groups {groups!r} is the column that tells persons apart: it is no feature and no target.")
 
 
 def _recipe(

@@ -190,7 +190,7 @@ def _runs(entries: list[Entry]) -> Table:
             entry.reserved[:16].replace("T", " "),
             entry.reserved_by,
             entry.method,
-            "" if entry.n_rows is None else str(entry.n_rows),
+            "" if entry.n_rows is None else f"{entry.n_rows}{' persons' * (entry.unit == 'person')}",
             rounded_up(entry.price[0]),
             "reserved" if entry.confirmed is None else "done",
             *[entry.note] * noted,

@@ -12,18 +12,27 @@ applied by `predict`, so that no row, of training or test, can produce an unboun
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailguard._checks import within
+from tailguard.default.columns import Columns
+from tailguard.default.hinted_mean import level_known
+from tailguard.default.inferred import infer, infer_level, refuse_inference, uncertainty_of
 from tailguard.default.linear import Line, fit_level, fit_line
 from tailguard.default.logistic import fit_log_odds
 from tailguard.default.multinomial import fit_multinomial
 from tailguard.default.poisson import fit_log_mean
+from tailguard.default.scaling import scale_columns
+from tailguard.default.small import fit_small, is_small
 from tailguard.engines import Data, engine_for
+from tailguard.engines.grouped import for_unit
+from tailguard.hints import Hints
+from tailguard.intervals import Uncertainty
 from tailguard.ledger import charge
 from tailguard.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared
 from tailguard.mean import MeanResult, MeanTable, promise
@@ -54,6 +63,9 @@ class DefaultOptions:
     allow_large_delta: bool = False
     random_state: Any = None
     threads: int | None = None
+    inference: bool = False
+    hints: Hints | None = None
+    names: Sequence[str] | None = None  # of the columns, for hints
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,7 @@ class LinearModel:
     missing: Array  # what stands for a missing value: the released means
     limits: tuple[float, float] = (-math.inf, math.inf)  # of the predictor, for losses with an exponential
     noise: Array | None = None  # standard deviation of the privacy noise in the coefficients, before shrinkage
+    uncertainty: Uncertainty | None = None  # of the coefficients and, in the last place, of the intercept
 
     @staticmethod
     def plain(coef: Array, intercept: Any, privacy: PrivacyReport) -> LinearModel:
@@ -92,29 +105,44 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
     LinearModel
     """
     alpha = within("alpha", options.alpha, 0.0, 1e100)
+    if options.inference:
+        refuse_inference(loss, alpha)
+        if options.hints is not None:
+            raise ValueError("hints are not accepted with inference=True: intervals rest on nothing but the rows.")
     engine = engine_for(X, y, options.threads)
     budget, delta = promise(options.epsilon, options.delta, engine.n, options.allow_large_delta)
+    known = None
+    if options.hints is not None:
+        known = options.hints.known(engine.columns, engine.names if options.names is None else options.names)
     noise = noise_source(options.random_state)
     draws = _draws(engine.columns + 1, loss.outputs)
     account = Account(budget, max_samples=draws)
-    bill = charge(_whole(budget, draws), rows=engine.n, method="default", noise=noise)
+    bill = charge(for_unit(engine, _whole(budget, draws)), rows=engine.n, method="default", noise=noise)
     queries = Queries(engine, account, noise)
     with np.errstate(all="ignore"):
-        if isinstance(loss, (Squared, Huber)):
-            line = fit_line(queries, "mean" if isinstance(loss, Squared) else "bulk", options.fit_intercept)
+        if options.inference:
+            line, curvature = infer(queries, loss, options.fit_intercept), 1.0
+        elif isinstance(loss, (Squared, Huber)):
+            target = "mean" if isinstance(loss, Squared) else "bulk"
+            if known is not None and is_small(queries, known):
+                line = fit_small(queries, known, target, options.fit_intercept)
+            else:
+                line = fit_line(queries, target, options.fit_intercept, known)
+            if known is not None and known.target_range is not None:
+                line = replace(line, limits=known.target_range)
             curvature = 1.0
         elif isinstance(loss, Logistic):
-            line, curvature = fit_log_odds(queries, options.fit_intercept)
+            line, curvature = fit_log_odds(queries, options.fit_intercept, known)
         elif isinstance(loss, Multinomial):
-            line, curvature = fit_multinomial(queries, loss.classes, options.fit_intercept)
+            line, curvature = fit_multinomial(queries, loss.classes, options.fit_intercept, known)
         elif isinstance(loss, Poisson):
-            line, curvature = fit_log_mean(queries, options.fit_intercept)
+            line, curvature = fit_log_mean(queries, options.fit_intercept, known)
         else:
             raise TypeError(f"loss={loss!r} has no default method: use tailguard.minimize with a method.")
         coef, intercept = _in_data_units(line, alpha, curvature, options.fit_intercept)
         spread = None if line.noise is None else np.minimum(line.noise / line.columns.scale, 1e150)
     report = PrivacyReport.from_events(
-        account.events,
+        for_unit(engine, account.events),
         delta,
         noise=noise,
         method="default",
@@ -123,33 +151,82 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
             "alpha": alpha,
             "fit_intercept": options.fit_intercept,
             "model": line.note,
-        },
+        }
+        | ({"inference": True} if options.inference else {})
+        | ({"hints": str(options.hints)} if options.hints is not None else {}),
         n=engine.n,
         relation="replace-one",
         budget=budget,
     )
     columns = line.columns
     report = bill.settle(report)
-    return LinearModel(coef, intercept, columns.lower, columns.upper, report, columns.mean, line.limits, spread)
+    errors = uncertainty_of(line, options.fit_intercept) if options.inference else None
+    return LinearModel(coef, intercept, columns.lower, columns.upper, report, columns.mean, line.limits, spread, errors)
 
 
-def default_mean(table: MeanTable, noise: NoiseSource) -> MeanResult:
+def default_mean(
+    table: MeanTable,
+    noise: NoiseSource,
+    inference: bool = False,
+    hints: Hints | None = None,
+    names: Sequence[str] | None = None,
+) -> MeanResult:
     """Release the mean of every column, each with an equal part of the budget: stages A and D on the column alone."""
     columns, draws = table.coordinates, _draws(1, 1)
+    public = None if hints is None else hints.known(columns, table.engine.names if names is None else names)
     part = Budget(mu=total_mu(table.budget, columns * draws) / math.sqrt(columns) * (1.0 - 1e-12))
-    bill = charge(_whole(table.budget, columns * draws), rows=table.n, method="private_mean", noise=noise)
-    values = np.empty(columns)
+    whole = for_unit(table.engine, _whole(table.budget, columns * draws))
+    bill = charge(whole, rows=table.n, method="private_mean", noise=noise)
+    values, known = np.empty(columns), Uncertainty.none(columns)
     events: list[Event] = []
     with np.errstate(all="ignore"):
         for j in range(columns):
             queries = Queries(table.engine.column(j), Account(part, max_samples=draws), noise.at(j))
-            values[j] = fit_level(queries)
-            events += queries.account.events
+            if inference:
+                values[j], found = infer_level(queries)
+                known.stderr[j], known.freedom[j] = found.stderr[0], found.freedom[0]
+            else:
+                values[j] = fit_level(queries) if public is None else level_known(queries, public, j)
+            events += for_unit(table.engine, queries.account.events)
     if not table.budget.allows(events):
         raise OverBudgetError(f"the means cost more than the budget {table.budget.describe()}.")
-    result = table.result("private_mean", values, tuple(events), "replace-one", noise, {})
+    facts = {} if hints is None else {"hints": str(hints)}
+    result = table.result("private_mean", values, tuple(events), "replace-one", noise, facts)
     bill.settle(result.privacy)
-    return result
+    return replace(result, uncertainty=known) if inference else result
+
+
+def fit_columns(
+    X: Data,
+    epsilon: float | Budget,
+    delta: float | None,
+    *,
+    hints: Hints | None = None,
+    names: Sequence[str] | None = None,
+    allow_large_delta: bool = False,
+    random_state: Any = None,
+    threads: int | None = None,
+) -> tuple[Columns, PrivacyReport]:
+    """Release truncation, mean and scale of every column: stage A, with a budget of its own."""
+    engine = engine_for(X, None, threads, target="none")
+    budget, delta = promise(epsilon, delta, engine.n, allow_large_delta)
+    known = None if hints is None else hints.known(engine.columns, engine.names if names is None else names)
+    noise, draws = noise_source(random_state), _draws(engine.columns + 1, 1)
+    account = Account(budget, max_samples=draws)
+    bill = charge(for_unit(engine, _whole(budget, draws)), rows=engine.n, method="scaler", noise=noise)
+    with np.errstate(all="ignore"):
+        columns = scale_columns(Queries(engine, account, noise), known)
+    report = PrivacyReport.from_events(
+        for_unit(engine, account.events),
+        delta,
+        noise=noise,
+        method="scaler",
+        parameters={} if hints is None else {"hints": str(hints)},
+        n=engine.n,
+        relation="replace-one",
+        budget=budget,
+    )
+    return columns, bill.settle(report)
 
 
 def _whole(budget: Budget, draws: int) -> tuple[Event, ...]:

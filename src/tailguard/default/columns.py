@@ -20,7 +20,7 @@ saw, so one wild value cannot stretch a column.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,29 +28,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from tailguard.default.rows import TOPS, ColumnCounts, ColumnMoments, Source
 from tailguard.kernels.features import predict, standardise
-from tailguard.means.queries import Noisy, Queries
+from tailguard.means.queries import Noisy, Queries, Sum
 
 Array = NDArray[np.float64]
-Extract = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
-# Bins of the first look: zero, then one for each exponent in (-80, 80], twenty exponents each beyond.
-_TOPS = np.concatenate([np.arange(-1060, -80, 20), np.arange(-80, 81), np.arange(100, 1041, 20)]).astype(float)
-_EDGES = _TOPS[:-1] + 0.5
-_COARSE = (_TOPS <= -80) | (_TOPS > 80)
+_COARSE = (TOPS <= -80) | (TOPS > 80)
 # A public prior over exponents, heavy-tailed about 1: it only decides which of several noisy modes is believed.
-_LOG_PRIOR = -2.0 * np.log1p(np.maximum(np.abs(_TOPS) - 3.0, 0.0) / 4.0)
+_LOG_PRIOR = -2.0 * np.log1p(np.maximum(np.abs(TOPS) - 3.0, 0.0) / 4.0)
 _LOG_PRIOR -= np.log(np.sum(np.exp(_LOG_PRIOR)))
-# Bins of later looks: everything else, then the 40 exponents below the known bound.
-_BELOW = 41
 
-FALSE_ALARM = 1e-3  # probability that noise alone is taken for a mode
+FALSE_ALARM = 1e-5  # probability that noise alone is taken for a mode
 SIGNIFICANT = 3.5  # standard deviations from which a bin counts
 SOFT_END = 0.05  # an end is sharp if the next bin is below this fraction of the last
 FALLING = 2.0  # standard deviations by which the last bin is below the one before it: a tail, whose end is soft
 KNOWN = 10.0  # standard deviations from which a second moment is better than that of a histogram
 HIDDEN = 0.5  # of the rows in significant bins: more than these in others, and the histogram has missed the column
 WIDE = (16.0, 4.0)  # a soft end is truncated this many bounds out: with a large budget, with a small one
+# A column seen in few rows may be noise taken for a mode: its values are truncated at so many scales at most.
+SELDOM, FURTHEST = 0.2, 64.0
 FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is looked at again
 LOOKS = (0.5, 0.2, 0.1)  # shares of the looks; the rest is
 AGAIN = 0.2  # for a second first look at columns in which nothing was seen
@@ -107,60 +104,32 @@ class _Reading(NamedTuple):
     hidden: bool = False  # many rows that are not zero are in no significant bin
 
 
-def exponent(a: Array) -> NDArray[np.int64]:
-    """K with ``2^(k-1) < a <= 2^k`` for positive a, so that 0/1 columns have the bound 1."""
-    below = np.nextafter(np.minimum(a, np.finfo(float).max), 0.0)
-    return np.frexp(np.maximum(below, 5e-324))[1].astype(np.int64)
-
-
-def first_look(Z: Array) -> NDArray[np.int64]:
-    """Counts of exponents of every column over all floats, (columns, bins); zeros and missing values in bin 0."""
-    size = np.abs(Z)
-    index = np.searchsorted(_EDGES, exponent(size)) + 1
-    return _count(np.where(size > 0, index, 0), len(_TOPS) + 1)
-
-
-def later_look(Z: Array, top: Array) -> NDArray[np.int64]:
-    """Counts of the 40 exponents up to ``top``, (columns, 41); everything else in bin 0."""
-    size = np.abs(Z)
-    index = exponent(size) - top.astype(np.int64) + _BELOW - 1
-    return _count(np.where((size > 0) & (index > 0) & (index < _BELOW), index, 0), _BELOW)
-
-
-def _count(index: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
-    columns = index.shape[1]
-    flat = (index + np.arange(columns) * bins).ravel()
-    return np.bincount(flat, minlength=columns * bins).reshape(columns, bins)
-
-
 def locate(
     queries: Queries,
-    extract: Extract,
+    source: Source,
     count: int,
     f_hist: float,
     f_mean: float,
     centred: bool = True,
     wide: float = WIDE[1],
+    beside: Sequence[Sum] = (),
 ) -> Columns:
-    """Find truncation, mean and scale of ``count`` columns, ``extract(X, y)``.
+    """Find truncation, mean and scale of ``count`` columns, the features or the target.
 
     Sensitivities: sqrt(2 columns) for the histograms, 2 sqrt(columns) for the moments.
-    Shares: at most ``f_hist + f_mean`` over all looks.
+    Shares: at most ``f_hist + f_mean`` over all looks. Sums that are given ``beside`` are added up in the pass of the
+    first moments.
     """
     c, m, s = np.zeros(count), np.zeros(count), np.ones(count)
     reach, top, seen = np.ones(count), np.zeros(count), np.zeros(count, bool)
     todo = np.arange(count)
     for look, part in enumerate(LOOKS):
-
-        def moved(X: Any, y: Any, todo: NDArray = todo) -> Array:
-            with np.errstate(all="ignore"):
-                return np.asarray(extract(X, y)[:, todo] - c[todo], dtype=np.float64)
-
         if look == 0:
-            readings, sd_hist = _first_readings(queries, moved, count, f_hist)
+            readings, sd_hist = _first_readings(queries, source, count, f_hist)
             seen = np.array([reading.seen for reading in readings])
         else:
-            readings, sd_hist = _later_readings(queries, moved, top[todo], f_hist * part)
+            counts = ColumnCounts(source, tuple(todo), tuple(c[todo]), tuple(top[todo]))
+            readings, sd_hist = _later_readings(queries, counts, f_hist * part)
         kept = np.array([not math.isnan(reading.top) for reading in readings])
         todo, readings = todo[kept], [reading for reading in readings if not math.isnan(reading.top)]
         if not len(todo):
@@ -169,14 +138,11 @@ def locate(
         soft = np.array([reading.soft for reading in readings])
         square = np.array([reading.square for reading in readings]) / 4.0**soft
         bound = 2.0 ** (top[todo] + soft)
-
-        def powers(X: Any, y: Any, todo: NDArray = todo, bound: Array = bound) -> Array:
-            with np.errstate(all="ignore"):
-                v = np.nan_to_num(np.clip((extract(X, y)[:, todo] - c[todo]) / bound, -1.0, 1.0), nan=0.0)
-            return np.column_stack([v, v * v - 1.0])
-
+        powers = ColumnMoments(source, tuple(todo), tuple(c[todo]), tuple(bound))
+        if look == 0 and beside:
+            queries.together(powers.clipped(queries.grid(math.sqrt(len(todo)))), *beside)
         share = f_mean * part / sum(LOOKS)
-        moments, sd = queries.mean("column means", powers, 2 * len(todo), math.sqrt(len(todo)), share)
+        moments, sd = queries.mean("column means", powers, powers.width, math.sqrt(len(todo)), share)
         first, second = moments[: len(todo)], moments[len(todo) :] + 1.0
         hidden = np.array([reading.hidden for reading in readings])
         square = np.where(hidden, np.clip(second + sd, square, 1.0), square)
@@ -191,8 +157,9 @@ def locate(
         if centred:
             rare = np.maximum(mass * (1.0 - mass), SIGNIFICANT * sd_hist)
             variance = np.where(unit, rare, variance)
-        reach[todo] = np.where(soft, wide, 1.0) * bound
         s[todo] = bound * np.sqrt(np.minimum(variance, 1.0))
+        furthest = np.where(mass < SELDOM, FURTHEST * s[todo], np.inf)
+        reach[todo] = np.minimum(np.where(soft, wide, 1.0) * bound, furthest)
         m[todo] = c[todo] + bound * first
         # A bound from a coarse bin is looked at again where it is: its mean is too noisy to be a centre.
         coarse = np.array([reading.coarse for reading in readings])
@@ -204,34 +171,38 @@ def locate(
     return Columns(c, reach, m, s, seen)
 
 
-def _first_readings(queries: Queries, moved: Extract, count: int, share: float) -> tuple[list[_Reading], float]:
+def first_counts(source: Source, columns: NDArray[np.int64]) -> ColumnCounts:
+    """What the first look asks for."""
+    return ColumnCounts(source, tuple(columns), (0.0,) * len(columns))
+
+
+def _first_readings(queries: Queries, source: Source, count: int, share: float) -> tuple[list[_Reading], float]:
     """Histograms over all floats; sparse columns in which nothing was seen are asked for again and pooled."""
 
     def ask(columns: NDArray[np.int64], part: float) -> Noisy:
-        shape = (len(columns), len(_TOPS) + 1)
-        function: Extract = lambda X, y: first_look(moved(X, y)[:, columns])  # noqa: E731
-        return queries.counts("column scales", function, shape, math.sqrt(2.0 * len(columns)), share * part)
+        counts = first_counts(source, columns)
+        return queries.counts("column scales", counts, counts.shape, math.sqrt(2.0 * len(columns)), share * part)
 
     first = ask(np.arange(count), LOOKS[0])
-    readings = [_read_first(counts, first.sd) for counts in first.value]
+    readings = [read_first(counts, first.sd) for counts in first.value]
     lost = np.flatnonzero([not reading.seen for reading in readings])
     if len(lost):
         second = ask(lost, AGAIN)
         weight = first.sd**2 / (first.sd**2 + second.sd**2)
         sd = first.sd * second.sd / math.hypot(first.sd, second.sd)
         for j, counts in zip(lost, second.value, strict=True):
-            readings[j] = _read_first(weight * counts + (1.0 - weight) * first.value[j], sd)
+            readings[j] = read_first(weight * counts + (1.0 - weight) * first.value[j], sd)
     return readings, first.sd
 
 
-def _later_readings(queries: Queries, moved: Extract, top: Array, share: float) -> tuple[list[_Reading], float]:
+def _later_readings(queries: Queries, counts: ColumnCounts, share: float) -> tuple[list[_Reading], float]:
     """Histograms below the known bounds, about new centres."""
-    function: Extract = lambda X, y: later_look(moved(X, y), top)  # noqa: E731
-    noisy = queries.counts("column scales", function, (len(top), _BELOW), math.sqrt(2.0 * len(top)), share)
-    return [_read_later(*pair, noisy.sd) for pair in zip(noisy.value, top, strict=True)], noisy.sd
+    tops = counts.tops or ()
+    noisy = queries.counts("column scales", counts, counts.shape, math.sqrt(2.0 * len(tops)), share)
+    return [_read_later(*pair, noisy.sd) for pair in zip(noisy.value, tops, strict=True)], noisy.sd
 
 
-def _read_first(counts: Array, sd: float) -> _Reading:
+def read_first(counts: Array, sd: float) -> _Reading:
     """The most credible mode, and from there upwards over significant bins, stricter the wider the gap."""
     h = counts[1:]
     windows = [np.convolve(h, np.ones(k), "same") / math.sqrt(k) for k in (1, 3, 5)]
@@ -248,7 +219,7 @@ def _read_first(counts: Array, sd: float) -> _Reading:
         if h[k] > (SIGNIFICANT + 0.5 * (k - significant[-1] - 1)) * sd:
             significant.append(k)
         k += 1
-    return _reading(counts, sd, significant, _TOPS, bool(_COARSE[significant[-1]]))
+    return _reading(counts, sd, significant, TOPS, bool(_COARSE[significant[-1]]))
 
 
 def _read_later(counts: Array, below: float, sd: float) -> _Reading:

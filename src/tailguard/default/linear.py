@@ -23,7 +23,7 @@ steps, score       w a clip(r, c)                                       2 R c   
 variances          (min(r^2, c^2), e^2), abs(e) <= c + c'/q             hypot(c^2, (c + c'/q)^2)    .01
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
-multiplier         (clip(r, c), clip(r, c) u)                           2 sqrt(2) c                 .35 of the level's
+multiplier         clip(r, c) clip(u - centre, 1)                       2 c                         .10, bulk .035
 level              clip(r, c)                                           2 c                         all that is left
 =================  ===================================================  ==========================  =================
 
@@ -42,22 +42,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
-from tailguard.default.columns import WIDE, Columns, locate
-from tailguard.default.quantiles import GRID, quantile
-from tailguard.default.whitening import Design, curvature, decorrelate
+from tailguard.default.columns import WIDE, Columns, first_counts, locate
+from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
+from tailguard.default.quantiles import AROUND, GRID, quantile
+from tailguard.default.rows import Fitted, Instrument, Level, Product, Residual, Sizes, Squares, Target
+from tailguard.default.score_table import ScoreTable
+from tailguard.default.whitening import Design, curvature, decorrelate, standardised
+from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
 HISTOGRAM, MEAN = (0.005, 0.10), (0.01, 0.04)  # noise worth paying for, and the most to pay
 F_CLIP, F_VARIANCE, F_INSTRUMENT, F_LEVEL = 0.03, 0.01, 0.01, 0.10
-PHASES = {"mean": (0.35, 0.25, 0.40), "bulk": (0.15, 0.25, 0.60)}  # shares of wide, narrow and last steps
+F_MULTIPLIER = {"mean": 0.10, "bulk": 0.035}
+PHASES = {"mean": (0.20, 0.30, 0.50), "bulk": (0.15, 0.25, 0.60)}  # shares of wide, narrow and last steps
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
 STEPS, SKIPPED = (3, 4, 4), (1, 2, 0)  # steps of each phase, and those not averaged
 NARROW = 0.65  # quantile of the narrow clip
-TAIL = 4.0  # fraction beyond the wide clip, over the noise-to-signal ratio of a score
+TAIL = 5.0  # fraction beyond the wide clip, over the noise-to-signal ratio of a score
 DAMPING, LIMIT = 0.9, 2.0
 INFLATION = 3.0  # of the privacy noise in shrinkage: steps correlate it
+BELIEF, VAGUE = 2.0, 0.5  # a multiplier is shrunk by twice its variance, and 1 if its error is larger than this
 DOUBT = 1.5  # inflation of all noise in the difference of the two fits
 QUIET = 0.02  # noise-to-signal ratio of a gradient up to which features are truncated far out
 TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
@@ -93,12 +99,15 @@ def noise_to_signal(queries: Queries, coordinates: int) -> float:
     return 2.0 * coordinates / (queries.n * queries.mu)
 
 
-def locate_features(queries: Queries, centred: bool, wide: float | None = None) -> Columns:
+def locate_features(queries: Queries, centred: bool, wide: float | None = None, known: Known | None = None) -> Columns:
     """Stage A for the features: the larger the budget, the further out they are truncated."""
     d = queries.engine.columns
+    ratio = noise_to_signal(queries, d + 1)
+    if known is not None and known.complete and not np.any(known.few) and ratio > SMALL:
+        return locate_known(queries, known, centred)
     if wide is None:
-        wide = WIDE[0] if noise_to_signal(queries, d + 1) <= QUIET else WIDE[1]
-    return locate(queries, lambda X, y: X, d, *column_shares(queries, d), centred=centred, wide=wide)
+        wide = WIDE[0] if ratio <= QUIET else WIDE[1]
+    return narrowed(locate(queries, "features", d, *column_shares(queries, d), centred=centred, wide=wide), known)
 
 
 def column_shares(queries: Queries, count: int) -> tuple[float, float]:
@@ -107,23 +116,27 @@ def column_shares(queries: Queries, count: int) -> tuple[float, float]:
     return histogram, queries.share_for(2.0 * math.sqrt(count), *MEAN)
 
 
-def fit_line(queries: Queries, target: str, intercept: bool) -> Line:
+def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None = None) -> Line:
     """Fit a linear model to the "mean" or the "bulk"."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
     with_slopes = ratio <= TOO_NOISY
+    raw: Design | None = None
     if with_slopes:
-        columns = locate_features(queries, intercept)
+        queries.together(first_counts("features", np.arange(d)), first_counts("target", np.arange(1)))
+        columns = locate_features(queries, intercept, known=known)
+        raw = standardised(columns, intercept)
         y_shares = column_shares(queries, 1)
     else:
         columns, y_shares = Columns.unknown(d), (0.3, 0.1)
-    y_column = locate(queries, lambda X, y: y[:, None], 1, *y_shares, centred=intercept)
+    beside = () if raw is None else (raw.gram_sum(queries),)
+    y_column = narrowed_target(locate(queries, "target", 1, *y_shares, centred=intercept, beside=beside), known)
     if not y_column.seen[0] or not (with_slopes or intercept):
         note = "zero: no scale of the target in sight at this epsilon" if with_slopes or intercept else LEVEL_ONLY
         return Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=note)
-    fit = _Fit(queries, y_column, target, intercept, ratio)
-    if with_slopes:
-        fit.take_steps(columns)
+    fit = LinearFit(queries, y_column, target, intercept, ratio)
+    if raw is not None:
+        fit.take_steps(raw)
     else:
         fit.look_at_target()
     fit.recalibrate()
@@ -132,22 +145,27 @@ def fit_line(queries: Queries, target: str, intercept: bool) -> Line:
 
 def fit_level(queries: Queries) -> float:
     """Fit a constant to the target: a private mean."""
-    y_column = locate(queries, lambda X, y: y[:, None], 1, 0.15, 0.05)
+    y_column = locate(queries, "target", 1, 0.15, 0.05)
     if not y_column.seen[0]:
         return 0.0
-    fit = _Fit(queries, y_column, "mean", intercept=True, ratio=0.0)
+    fit = LinearFit(queries, y_column, "mean", intercept=True, ratio=0.0)
     fit.look_at_target()
     fit.recalibrate()
     return fit.line(Columns.unknown(queries.engine.columns)).level
 
 
-class _Fit:
+class LinearFit:
     """The state of a fit after stage A: everything in it is released or public."""
+
+    multiplies = True  # whether the fitted line gets a multiplier
 
     def __init__(self, queries: Queries, y_column: Columns, target: str, intercept: bool, ratio: float) -> None:
         self.queries, self.target, self.intercept = queries, target, intercept
         self.y_mean, self.y_scale = float(y_column.mean[0]), float(y_column.scale[0])
-        self.y_reach, self.y_middle = float(y_column.reach[0]), float(y_column.centre[0])
+        self.y_reach = float(y_column.reach[0])
+        # One that is far beyond all that was seen counts as missing.
+        middle = float(y_column.centre[0])
+        self.standard = Target(self.y_mean, self.y_scale, middle, furthest=BEYOND * self.y_reach)
         self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
         self.constant, self.multiplier = 0.0, 1.0
         self.design: Design | None = None
@@ -155,34 +173,34 @@ class _Fit:
         self.noise: Array | None = None
         self.level_share = min(0.25, F_LEVEL + ratio / 2.0)
 
-    def standard(self, y: NDArray[Any]) -> Array:
-        """The target in units of its scale; one that is far beyond all that was seen counts as missing."""
-        y = np.asarray(y, np.float64)
-        near = np.abs(y - self.y_middle) <= BEYOND * self.y_reach
-        return np.where(near, (y - self.y_mean) / self.y_scale, np.nan)
-
     # ---------------------------------------------------------------- C
 
-    def take_steps(self, columns: Columns) -> None:
+    def take_steps(self, raw: Design) -> None:
         """Wide steps, narrow steps, and the kind that the data call for; then shrinkage."""
         queries = self.queries
-        design = self.design = decorrelate(queries, columns, self.intercept)
-        self.curvature = curvature(queries, design)
+        design = self.design = decorrelate(queries, raw)
         p, n = design.width, queries.n
-        left = queries.account.left - F_CLIP - F_VARIANCE - F_INSTRUMENT - self.level_share
+        first = self._table(np.zeros(p), GRID)
+        queries.together(design.gram_sum(queries), first)
+        self.curvature = curvature(queries, design)
+        # Of the level's share the tail takes .25, and the level what is left: at least .40.
+        kept = F_CLIP + F_VARIANCE + F_INSTRUMENT + F_MULTIPLIER[self.target] + 0.65 * self.level_share
+        left = queries.account.left - kept
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
         self.tail = min(1.0 - NARROW, TAIL * signal)
         wide, narrow = _Track(Average(np.zeros(p))), _Track(Average(np.zeros(p)))
         shares = [left * part for part in PHASES[self.target]]
 
-        theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), shares[0])
+        theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), shares[0], first)
         theta = self._phase(1, narrow, NARROW, theta, shares[1])
-        variance, difference = self._variances(theta, wide, narrow)
+        # The last steps are mostly narrow: their first table is made in the pass of the variances.
+        first = self._table(theta, self._clip(narrow) * AROUND)
+        variance, difference = self._variances(theta, wide, narrow, first)
         added, kept = self._difference(wide, narrow, difference)
         if self.target == "mean" and kept > 0.5:
             self._phase(2, wide, 1.0 - self.tail, wide.average.value, shares[2])
         else:
-            self._phase(2, narrow, NARROW, narrow.average.value, shares[2])
+            self._phase(2, narrow, NARROW, narrow.average.value, shares[2], first)
         added, kept = self._difference(wide, narrow, difference)
 
         self.wide_clip, self.narrow_clip, self.variance = self._clip(wide), self._clip(narrow), variance
@@ -200,48 +218,41 @@ class _Fit:
         assert track.clip is not None
         return track.clip
 
-    def _residual(self, theta: Array) -> Callable[[Any, Any], Array]:
-        design = self.design
-        assert design is not None
-        return lambda X, y: design.predictor(design.vectors(X), theta) - self.standard(y)
+    def _table(self, theta: Array, grid: Array) -> ScoreTable:
+        assert self.design is not None
+        return ScoreTable(self.design, theta, self.standard, grid, self.queries.n)
 
-    def _phase(self, phase: int, track: _Track, level: float, theta: Array, share: float) -> Array:
-        """Steps of one kind from theta; returns their average."""
+    def _phase(
+        self, phase: int, track: _Track, level: float, theta: Array, share: float, first: ScoreTable | None = None
+    ) -> Array:
+        """Steps of one kind from theta, whose ``first`` table is made already; returns their average."""
         design, queries = self.design, self.queries
         assert design is not None
         steps = STEPS[phase]
         for t, part in enumerate(geometric(steps)):
-            grid = GRID if track.clip is None else track.clip * 2.0 ** np.arange(-2.0, 2.01, 0.25)
-            found = quantile(queries, "clip", self._residual(theta), level, grid, F_CLIP / 3.0 / steps)
-            track.clip, inside = found[0], min(1.0, max(0.5, found[1]))
-            clip, here = track.clip, theta
-
-            def score(X: Any, y: Any, clip: float = clip, here: Array = here) -> Array:
-                a = design.vectors(X)
-                r = np.clip(np.nan_to_num(design.predictor(a, here) - self.standard(y), nan=0.0), -clip, clip)
-                return np.asarray(a * (design.weights(a) * r)[:, None])
-
-            gradient, sd = queries.mean("steps", score, design.width, design.radius * clip, share * part)
+            table = first
+            if t > 0 or table is None:
+                table = self._table(theta, GRID if track.clip is None else track.clip * AROUND)
+                queries.together(table)
+            track.clip, fraction = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / 3.0 / steps)
+            inside, score = min(1.0, max(0.5, fraction)), table.score(track.clip)
+            gradient, sd = queries.mean("steps", score, design.width, design.radius * track.clip, share * part)
             step = self.curvature.inverse @ (gradient / inside + self.curvature.penalty @ theta)
             theta = into_ball(theta - DAMPING * step, LIMIT)
             if t >= SKIPPED[phase]:
                 track.average.add(theta, (sd / inside) ** 2)
         return track.average.value
 
-    def _variances(self, theta: Array, wide: _Track, narrow: _Track) -> tuple[float, float]:
+    def _variances(self, theta: Array, wide: _Track, narrow: _Track, table: ScoreTable) -> tuple[float, float]:
         """Variance of the residuals, and of the difference of the two scores, most of which cancels."""
-        far, near = self._clip(wide), self._clip(narrow)
+        assert self.design is not None
         offset = float(wide.average.value[0] - theta[0])
-        top = np.array([far**2, (far + near / NARROW) ** 2])
-        residual = self._residual(theta)
-
-        def squares(X: Any, y: Any) -> Array:
-            r = np.nan_to_num(residual(X, y), nan=0.0)
-            e = np.clip(r + offset, -far, far) - np.clip(r, -near, near) / NARROW
-            # Centred, so that the norm of a row is half of what replacing it can change.
-            return np.column_stack([np.minimum(r * r, top[0]), e * e]) - top / 2.0
-
-        found, sd = self.queries.mean("variances", squares, 2, float(np.hypot(*top)) / 2.0, F_VARIANCE)
+        line = self.design.fitted(theta)
+        squares = Squares(line, self.standard, offset, self._clip(wide), self._clip(narrow), NARROW)
+        top = squares.top
+        bound = float(np.hypot(*top)) / 2.0
+        self.queries.together(squares.clipped(self.queries.grid(bound)), table)
+        found, sd = self.queries.mean("variances", squares, 2, bound, F_VARIANCE)
         variance, difference = found + top / 2.0
         return min(max(float(variance), 2.0 * sd), top[0]), max(float(difference), sd)
 
@@ -265,15 +276,16 @@ class _Fit:
         """Without slopes: the scale of the target's tail only."""
         left = self.queries.account.left
         self.level_share, self.tail = 0.9 * left, 0.2
-        standard: Callable[[Any, Any], Array] = lambda X, y: self.standard(y)  # noqa: E731
-        self.wide_clip = quantile(self.queries, "clip", standard, 1.0 - self.tail, GRID, 0.09 * left)[0]
+        residual = Residual(self._line(), self.standard)
+        self.wide_clip = quantile(self.queries, "clip", residual, 1.0 - self.tail, GRID, 0.09 * left)[0]
 
     # ---------------------------------------------------------------- D
 
-    def _parts(self, X: Any, y: Any) -> tuple[Array, Array]:
-        """Fitted line without its level, and the residual; a missing target counts as fitted."""
-        line = np.zeros(len(X)) if self.design is None else self.design.line(X, self.slopes)
-        return line, np.nan_to_num(self.standard(y) - self.constant - self.multiplier * line, nan=0.0)
+    def _line(self) -> Fitted:
+        """The fitted line, with its multiplier and its level."""
+        if self.design is None:
+            return Fitted(None, self.slopes, self.slopes, self.constant)
+        return self.design.line(self.multiplier * self.slopes, self.constant)
 
     def recalibrate(self) -> None:
         """Multiplier and level of the fitted line."""
@@ -281,7 +293,11 @@ class _Fit:
         noise = queries.sd(2.0, share)
         beyond = min(0.3, max(3.9 * noise, 6.0 * noise))
         grid = self.wide_clip * 2.0 ** np.arange(0.0, 7.51, 0.5)
-        far = quantile(queries, "tail", lambda X, y: self._parts(X, y)[1], 1.0 - beyond, grid, 0.25 * share)[0]
+        residual, moments = Residual(self._line(), self.standard), None
+        if np.any(self.slopes) and self.multiplies:
+            moments = self._instrument()
+            queries.together(Sizes(residual, tuple(grid)), moments.clipped(queries.grid(math.sqrt(5.0))))
+        far = quantile(queries, "tail", residual, 1.0 - beyond, grid, 0.25 * share)[0]
         slope = 0.4
         if self.tail > 1.5 * beyond:
             slope = min(0.7, max(0.2, math.log(far / self.wide_clip) / math.log(self.tail / beyond)))
@@ -289,51 +305,40 @@ class _Fit:
         def clip_at(fraction: float) -> float:
             return float(min(far * (beyond / fraction) ** slope, 4.0 * far, 2.0 * self.y_reach / self.y_scale))
 
-        if np.any(self.slopes):
-            self._remultiply(clip_at, noise)
+        if moments is not None:
+            self._remultiply(moments, clip_at, noise)
         if not self.intercept:
             return
         clip = clip_at(4.8 * noise)
-
-        def clipped(X: Any, y: Any) -> Array:
-            return np.clip(self._parts(X, y)[1], -clip, clip)[:, None]
-
+        clipped = Level(self._line(), self.standard, clip)
         # The last query takes all that is left: at least .40 of the level's share, and what earlier ones did not need.
         shift, sd = queries.mean("level", clipped, 1, clip, queries.account.left)
         self.constant += float(shift[0])
         self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)
 
-    def _remultiply(self, clip_at: Callable[[float], float], noise: float) -> None:
-        """One instrumental step on the multiplier of the line, taken only as far as its noise allows."""
+    def _instrument(self) -> Instrument:
         assert self.design is not None
-        queries = self.queries
         spread = math.sqrt(float(self.slopes @ self.design.correlation @ self.slopes))
+        return Instrument(self.design.line(self.slopes), spread)
+
+    def _remultiply(self, moments: Instrument, clip_at: Callable[[float], float], noise: float) -> None:
+        """One instrumental step on the multiplier of the line, taken only as far as its noise allows."""
+        queries, spread = self.queries, moments.spread
         if self.target == "mean":
-            clip, inside, most = max(self.wide_clip, clip_at(min(0.3, 1.5 * noise / spread))), 1.0, 3.0
+            clip, inside, most = max(self.wide_clip, clip_at(min(0.3, 1.5 * noise / spread))), 1.0, 4.0
         else:
             clip, inside, most = 2.0 * self.narrow_clip, 0.8, 1.2
 
-        def instrument(line: Array) -> Array:
-            return np.clip(line / (1.5 * spread), -1.0, 1.0)
-
-        def moments(X: Any, y: Any) -> Array:
-            line = self._parts(X, y)[0]
-            u = instrument(line)
-            return np.column_stack([u, u * np.clip(line / spread, -4.0, 4.0) / 2.0])
-
-        def products(X: Any, y: Any) -> Array:
-            line, residual = self._parts(X, y)
-            e = np.clip(residual, -clip, clip)
-            return np.column_stack([e, e * instrument(line)])
-
         (mean_u, u_line), _ = queries.mean("instrument", moments, 2, math.sqrt(5.0), F_INSTRUMENT)
-        found, sd = queries.mean("multiplier", products, 2, math.sqrt(2.0) * clip, 0.35 * self.level_share)
+        centre = min(0.5, max(-0.5, float(mean_u)))
+        product = Product(moments.line, self.standard, self.constant, self.multiplier, spread, clip, centre)
+        found, sd = queries.mean("multiplier", product, 1, clip, F_MULTIPLIER[self.target])
         strength = max(2.0 * float(u_line), 0.3) * spread * inside
-        change = float(found[1] - mean_u * found[0]) / strength
+        change = float(found[0]) / strength
         sampling = 0.6 * min(self.variance * max(1.0, clip / self.wide_clip), clip * clip) / queries.n
         variance = (sd * sd + sampling) / strength**2
-        # Only where it is known well: a multiplier of 1 is right for most tables.
-        change *= max(0.0, 1.0 - 6.0 * variance / max(change * change, 1e-300)) if variance < 0.15**2 else 0.0
+        # Shrunk to none by its noise, and taken only where it is known at all.
+        change *= max(0.0, 1.0 - BELIEF * variance / max(change * change, 1e-300)) if variance < VAGUE**2 else 0.0
         self.multiplier = min(most, max(0.0, 1.0 + change))
 
     def line(self, columns: Columns) -> Line:

@@ -19,15 +19,16 @@ recalibration      (s, s u), abs(s) <= 1                  2 sqrt(2)             
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
-from tailguard.default.columns import Columns
+from tailguard.default.columns import Columns, first_counts
 from tailguard.default.linear import INFLATION, LEVEL_ONLY, Line, locate_features, noise_to_signal
-from tailguard.default.whitening import Curvature, Design, curvature, decorrelate
+from tailguard.default.rows import BoundedProducts, LogisticScore, Prevalence, SquaredLine
+from tailguard.default.whitening import Curvature, Design, curvature, decorrelate, standardised
+from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
@@ -44,14 +45,6 @@ _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-def bounded_score(z: Array, y: Array) -> Array:
-    """(p - t)/max(p, 1 - p) with t = 1 for y > 0 and 0 otherwise; 0 where y is missing."""
-    small = np.exp(-np.abs(z))
-    agrees = (z > 0) == (y > 0)
-    value = np.where(agrees, np.where(z > 0, -small, small), np.where(z > 0, 1.0, -1.0))
-    return np.where(np.isnan(y), 0.0, value)
-
-
 def _smaller_odds(level: float, spread: float) -> Array:
     """Weights of min(p, 1 - p) at the points of a normal predictor."""
     return np.asarray(_WEIGHTS / (1.0 + np.exp(np.abs(level + spread * _POINTS))))
@@ -61,24 +54,28 @@ def _james_stein(value: float, variance: float) -> float:
     return value * max(0.0, 1.0 - variance / max(value * value, 1e-300))
 
 
-def fit_log_odds(queries: Queries, intercept: bool) -> tuple[Line, float]:
+def fit_log_odds(queries: Queries, intercept: bool, known: Known | None = None) -> tuple[Line, float]:
     """Fit the log-odds of two classes; also the curvature of the loss, for penalties."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
     with_slopes = ratio <= TOO_NOISY
     level = smaller = 0.0
+    if intercept and with_slopes:
+        queries.together(Prevalence().clipped(queries.grid(0.5)), first_counts("features", np.arange(d)))
     if intercept or not with_slopes:
-        level, smaller = _prevalence(queries, queries.share_for(1.0, *LEVEL) if with_slopes else 1.0)
+        level, smaller = prevalence(queries, queries.share_for(1.0, *LEVEL) if with_slopes else 1.0)
         level = level if intercept else 0.0
     smaller = smaller if intercept else 0.5
     if not with_slopes:
         return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), level, np.eye(d), LIMITS, LEVEL_ONLY), 0.25
-    columns = locate_features(queries, intercept, NEAR)
-    design = decorrelate(queries, columns, intercept)
+    columns = locate_features(queries, intercept, NEAR, known)
+    design = decorrelate(queries, standardised(columns, intercept))
+    start = LogisticScore(design, np.append(level, np.zeros(d)))
+    queries.together(design.gram_sum(queries), start.clipped(queries.grid(design.radius)))
     bent = curvature(queries, design)
     level_share = queries.share_for(2.0, *LEVEL)
     share = queries.account.left - 2.0 * level_share - F_INSTRUMENT
-    average, slope = _steps(queries, design, bent, np.append(level, np.zeros(d)), share, ratio, smaller)
+    average, slope = steps(queries, bent, start, share, ratio, smaller)
 
     theta, W = average.value, design.whitening
     private = average.variance * bent.inverse @ bent.inverse
@@ -91,20 +88,20 @@ def fit_log_odds(queries: Queries, intercept: bool) -> tuple[Line, float]:
     return line, max(0.02, 0.25 * slope / 0.5)
 
 
-def _prevalence(queries: Queries, share: float) -> tuple[float, float]:
+def prevalence(queries: Queries, share: float) -> tuple[float, float]:
     """Log-odds of the constant model, drawn to 1/2 as much as its noise asks for, and the smaller probability."""
-    positive, sd = queries.mean("prevalence", lambda X, y: np.sign(np.nan_to_num(y))[:, None] / 2.0, 1, 0.5, share)
+    positive, sd = queries.mean("prevalence", Prevalence(), 1, 0.5, share)
     probability = 0.5 + float(positive[0]) * 0.01 / (0.01 + sd**2)
     edge = min(0.5, max(sd / 2.0, 1.0 / queries.n))
     probability = min(max(probability, edge), 1.0 - edge)
     return math.log(probability / (1.0 - probability)), min(probability, 1.0 - probability)
 
 
-def _steps(
-    queries: Queries, design: Design, bent: Curvature, theta: Array, share: float, ratio: float, smaller: float
+def steps(
+    queries: Queries, bent: Curvature, start: LogisticScore, share: float, ratio: float, smaller: float
 ) -> tuple[Average, float]:
     """Newton steps on the bounded score; returns the average of the later iterates and the last expected slope."""
-    quiet = ratio <= QUIET
+    design, theta, quiet = start.design, start.theta, ratio <= QUIET
     count, floor = (STEPS[0], 0.25) if quiet else (STEPS[1], 0.7)
     average, noise, slope = Average(np.zeros(design.width)), 0.0, 0.25
     for t, part in enumerate(geometric(count, 1.3)):
@@ -113,12 +110,7 @@ def _steps(
         odds = _smaller_odds(float(theta[0]), spread)
         slope = max(float(odds.sum()), floor * smaller)  # across the fitted direction
         along = max(float(np.sum(odds * _POINTS**2)), 0.3 * slope)
-        here = theta
-
-        def score(X: Any, y: Any, here: Array = here) -> Array:
-            a = design.vectors(X)
-            return np.asarray(a * (design.weights(a) * bounded_score(design.predictor(a, here), y))[:, None])
-
+        score = start if t == 0 else LogisticScore(design, theta)
         gradient, sd = queries.mean("steps", score, design.width, design.radius, share * part)
         step = bent.inverse @ (gradient / slope + bent.penalty @ theta)
         if spread > 0.0:
@@ -137,26 +129,13 @@ def _recalibrate(
 ) -> tuple[Array, float]:
     """Level and multiplier of the fitted line, two Newton steps, each as far as its noise allows."""
     spread = math.sqrt(float(slopes @ design.correlation @ slopes))
-    multiplier = 1.0
-
-    def line_and_instrument(X: Any) -> tuple[Array, Array]:
-        line = design.line(X, slopes)
-        return line, np.clip(line / max(1.5 * spread, 1e-12), -1.0, 1.0)
-
-    def moments(X: Any, y: Any) -> Array:
-        u = line_and_instrument(X)[1]
-        return np.column_stack([u, u * u - 0.5])
-
+    line, multiplier = design.line(slopes), 1.0
+    moments, products = SquaredLine(line, spread), BoundedProducts(line, level, multiplier, spread)
+    queries.together(moments.clipped(queries.grid(math.sqrt(1.25))), products.clipped(queries.grid(math.sqrt(2.0))))
     (mean_u, square), _ = queries.mean("instrument", moments, 2, math.sqrt(1.25), F_INSTRUMENT)
     strength = max(float(square) + 0.5 - float(mean_u) ** 2, 0.15)
-    for _ in range(2):
-        at = (level, multiplier)
-
-        def products(X: Any, y: Any, at: tuple[float, float] = at) -> Array:
-            line, u = line_and_instrument(X)
-            s = bounded_score(at[0] + at[1] * line, y)
-            return np.column_stack([s, s * u])
-
+    for t in range(2):
+        products = products if t == 0 else BoundedProducts(line, level, multiplier, spread)
         (first, second), sd = queries.mean("level", products, 2, math.sqrt(2.0), share)
         slope = float(_smaller_odds(level, multiplier * spread).sum())
         if spread > 0.0:

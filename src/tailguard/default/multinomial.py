@@ -18,17 +18,18 @@ steps              score                                  2 R                   
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
-from tailguard.default.columns import Columns
+from tailguard.default.columns import Columns, first_counts
 from tailguard.default.linear import INFLATION, LEVEL_ONLY, Line, locate_features, noise_to_signal
 from tailguard.default.logistic import LEVEL, LIMIT, LIMITS, NEAR
-from tailguard.default.whitening import Curvature, Design, curvature, decorrelate
+from tailguard.default.rows import Membership, MultinomialScore, largest_gap
+from tailguard.default.whitening import Curvature, Design, curvature, decorrelate, standardised
+from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
@@ -39,65 +40,57 @@ FLOOR = 1.0  # smallest eigenvalue of the expected curvature, over their mean
 POINTS = 1024  # over which the curvature is averaged
 
 
-def fit_multinomial(queries: Queries, classes: int, intercept: bool) -> tuple[Line, float]:
+def fit_multinomial(queries: Queries, classes: int, intercept: bool, known: Known | None = None) -> tuple[Line, float]:
     """Fit one predictor per class; also the curvature of the loss, for penalties."""
     d = queries.engine.columns
     # More coordinates, and a curvature of about 1/(2 classes) where the bounded score of two classes has 1/2.
     ratio = noise_to_signal(queries, d + 1) * 2.0 * classes
     with_slopes = ratio <= TOO_NOISY
+    if with_slopes:
+        radius = math.sqrt(1.0 - 1.0 / classes)
+        queries.together(Membership(classes).clipped(queries.grid(radius)), first_counts("features", np.arange(d)))
     levels = _levels(queries, classes, queries.share_for(math.sqrt(2.0), *LEVEL) if with_slopes else 1.0)
     levels = levels if intercept else np.zeros(classes)
     if not with_slopes:
         line = Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d), LIMITS, LEVEL_ONLY)
         return line, 0.25
-    columns = locate_features(queries, intercept, NEAR)
-    design = decorrelate(queries, columns, intercept)
+    columns = locate_features(queries, intercept, NEAR, known)
+    design = decorrelate(queries, standardised(columns, intercept))
+    start = MultinomialScore(design, np.column_stack([levels, np.zeros((classes, d))]))
+    queries.together(design.gram_sum(queries), start.clipped(queries.grid(design.radius)))
     bent = curvature(queries, design)
-    average, inverse = _steps(queries, design, bent, levels, STEPS[0] if ratio <= QUIET else STEPS[1])
+    average, inverse = _steps(queries, bent, start, STEPS[0] if ratio <= QUIET else STEPS[1])
     theta, W = average.value, design.whitening
     slopes, noise, private = np.empty((classes, d)), np.empty((classes, d)), average.variance * inverse @ inverse
     for k in range(classes):
         block = slice(k * design.width, (k + 1) * design.width)
-        known = INFLATION * private[block, block] + inverse[block, block] / queries.n
-        slopes[k], _ = shrink(W @ theta[k, 1:], W @ known[1:, 1:] @ W.T, design.correlation)
+        covariance = INFLATION * private[block, block] + inverse[block, block] / queries.n
+        slopes[k], _ = shrink(W @ theta[k, 1:], W @ covariance[1:, 1:] @ W.T, design.correlation)
         noise[k] = slope_noise(W, private[block, block])
     return Line(columns, design.shift, slopes, theta[:, 0], design.correlation, LIMITS, noise=noise), 0.2
 
 
 def _levels(queries: Queries, classes: int, share: float) -> Array:
     """Logarithms of the prevalences, of mean zero."""
-
-    def membership(X: Any, y: Any) -> Array:
-        return np.asarray((y[:, None] == np.arange(classes)) - 1.0 / classes, dtype=np.float64)
-
     # A row is a corner of the simplex about its middle: two rows are sqrt(2) apart, twice this radius at K = 2.
-    found, sd = queries.mean("prevalence", membership, classes, math.sqrt(1.0 - 1.0 / classes), share)
+    found, sd = queries.mean("prevalence", Membership(classes), classes, math.sqrt(1.0 - 1.0 / classes), share)
     levels = np.log(np.maximum(found + 1.0 / classes, max(sd, 1.0 / queries.n)))
     return np.asarray(levels - levels.mean())
 
 
-def _steps(queries: Queries, design: Design, bent: Curvature, levels: Array, count: int) -> tuple[Average, Array]:
+def _steps(queries: Queries, bent: Curvature, start: MultinomialScore, count: int) -> tuple[Average, Array]:
     """Newton steps; returns the average of the later iterates, (classes, width), and the last inverse curvature."""
-    classes, d = len(levels), design.width - 1
+    design, theta = start.design, start.theta
+    classes, d = len(theta), design.width - 1
     share = queries.account.left
-    theta = np.column_stack([levels, np.zeros((classes, d))])
     average, expected, noise = Average(np.zeros_like(theta)), _ExpectedCurvature(design, bent, classes), 0.0
     for t, part in enumerate(geometric(count, GROWTH)):
         # Noise makes coefficients look large, and the curvature small: it is taken out first.
         size = float(np.sum(theta[:, 1:] ** 2))
         signal = math.sqrt(max(0.0, 1.0 - noise / max(size, 1e-300)))
         inverse = expected.inverse(theta * np.append(1.0, np.full(d, signal)))
-        here = theta
-
-        def score(X: Any, y: Any, here: Array = here) -> Array:
-            a = design.vectors(X)
-            p = softmax(design.predictor(a, here), axis=1)
-            gap = (p - (y[:, None] == np.arange(classes))) / largest_gap(p)[:, None]
-            gap = np.where(np.isnan(y)[:, None], 0.0, gap)
-            weighted = a * design.weights(a)[:, None]
-            return np.asarray((gap[:, :, None] * weighted[:, None, :]).reshape(len(a), -1))
-
-        gradient, sd = queries.mean("steps", score, theta.size, design.radius, share * part)
+        score = start if t == 0 else MultinomialScore(design, theta)
+        gradient, sd = queries.mean("steps", score, score.width, design.radius, share * part)
         gradient = gradient.reshape(classes, -1) - gradient.reshape(classes, -1).mean(axis=0)
         # The penalty of the released curvature is that of a score whose slope in the predictor is 1; here it is 1/K.
         step = inverse @ (gradient + theta @ bent.penalty / classes).ravel()
@@ -109,11 +102,6 @@ def _steps(queries: Queries, design: Design, bent: Curvature, levels: Array, cou
         if t >= count / 2.0:
             average.add(theta, sd**2)
     return average, inverse
-
-
-def largest_gap(p: Array) -> Array:
-    """Largest norm of ``p - onehot(y)`` over the labels y: that of the least likely one."""
-    return np.sqrt(1.0 - 2.0 * np.min(p, axis=1) + np.sum(p * p, axis=1))
 
 
 class _ExpectedCurvature:

@@ -17,13 +17,12 @@ level              (min(y, b), min(exp(z), b))            sqrt(2) b             
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
-from tailguard.default.columns import Columns, locate
+from tailguard.default.columns import Columns, first_counts, locate
+from tailguard.default.hinted import narrowed_target
 from tailguard.default.linear import (
     F_CLIP,
     INFLATION,
@@ -35,11 +34,12 @@ from tailguard.default.linear import (
     locate_features,
     noise_to_signal,
 )
-from tailguard.default.quantiles import GRID, quantile
-from tailguard.default.whitening import curvature, decorrelate
+from tailguard.default.quantiles import AROUND, GRID, quantile
+from tailguard.default.rows import FittedMeans, Target
+from tailguard.default.score_table import ScoreTable
+from tailguard.default.whitening import curvature, decorrelate, standardised
+from tailguard.hints import Known
 from tailguard.means.queries import Queries
-
-Array = NDArray[np.float64]
 
 STEPS = 10
 LARGEST = 5.0  # of the predictor, relative to the mean: a fitted mean is at most 150 times the average
@@ -48,13 +48,15 @@ LEVEL_SHARE = 0.15
 WIDEST = 0.35
 
 
-def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
+def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) -> tuple[Line, float]:
     """Fit the logarithm of the mean; also the curvature of the loss, for penalties."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
     with_slopes = ratio <= TOO_NOISY
     shares = column_shares(queries, 1) if with_slopes else (0.3, 0.1)
-    y_column = locate(queries, lambda X, y: np.maximum(y, 0.0)[:, None], 1, *shares, centred=True)
+    if with_slopes:
+        queries.together(first_counts("features", np.arange(d)), first_counts("positive target", np.arange(1)))
+    y_column = narrowed_target(locate(queries, "positive target", 1, *shares, centred=True), known)
     mean = max(float(y_column.mean[0]), 1e-3 * float(y_column.scale[0])) if y_column.seen[0] else 1e-6
     start = math.log(mean)
     top = float(y_column.upper[0]) / mean
@@ -63,37 +65,25 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
         level = start if intercept else 0.0
         return Line(unknown, np.zeros(d), np.zeros(d), level, np.eye(d), note=LEVEL_ONLY), mean
 
-    def counts(y: NDArray[Any]) -> Array:
-        return np.clip(np.asarray(y, np.float64) / mean, 0.0, top)
-
-    columns = locate_features(queries, intercept)
-    design = decorrelate(queries, columns, intercept)
+    counts = Target(scale=mean, low=0.0, high=top)
+    columns = locate_features(queries, intercept, known=known)
+    design = decorrelate(queries, standardised(columns, intercept))
+    # Without an intercept the predictor is relative to a fixed level, log(mean), that the slopes have to make up for.
+    offset = 0.0 if intercept else -start
+    theta, average, bound = np.zeros(design.width), Average(np.zeros(design.width)), math.inf
+    table = ScoreTable(design, theta, counts, GRID, queries.n, offset, LARGEST)
+    queries.together(design.gram_sum(queries), table)
     bent = curvature(queries, design)
     share = queries.account.left - F_CLIP - (LEVEL_SHARE if intercept else 0.0)
     signal = 2.0 * design.radius * math.sqrt(design.width) / (queries.n * math.sqrt(share) * queries.mu)
     level = 1.0 - min(WIDEST, TAIL * signal)
-    # Without an intercept the predictor is relative to a fixed level, log(mean), that the slopes have to make up for.
-    offset = 0.0 if intercept else -start
-    theta, average, clip = np.zeros(design.width), Average(np.zeros(design.width)), None
-
-    def fitted(a: Array, theta: Array) -> Array:
-        return np.exp(np.clip(offset + design.predictor(a, theta), -20.0, LARGEST))
 
     for t, part in enumerate(geometric(STEPS, 1.2)):
-        here = theta
-
-        def residual(X: Any, y: Any, here: Array = here) -> Array:
-            return fitted(design.vectors(X), here) - counts(y)
-
-        grid = GRID if clip is None else clip * 2.0 ** np.arange(-2.0, 2.01, 0.25)
-        clip, inside = quantile(queries, "clip", residual, level, grid, F_CLIP / STEPS)
-        inside, bound = min(1.0, max(0.5, inside)), clip
-
-        def score(X: Any, y: Any, here: Array = here, bound: float = bound) -> Array:
-            a = design.vectors(X)
-            r = np.nan_to_num(fitted(a, here) - counts(y), nan=0.0)
-            return np.asarray(a * (design.weights(a) * np.clip(r, -bound, bound))[:, None])
-
+        if t > 0:
+            table = ScoreTable(design, theta, counts, bound * AROUND, queries.n, offset, LARGEST)
+            queries.together(table)
+        bound, inside = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / STEPS)
+        inside, score = min(1.0, max(0.5, inside)), table.score(bound)
         gradient, sd = queries.mean("steps", score, design.width, design.radius * bound, share * part)
         # The curvature is exp(z): about its mean over a normal predictor.
         weight = min(3.0, max(0.5, math.exp(float(theta[0]) + float(theta[1:] @ theta[1:]) / 2.0 + offset)))
@@ -107,17 +97,13 @@ def fit_log_mean(queries: Queries, intercept: bool) -> tuple[Line, float]:
     noise = INFLATION * private + bound**2 * bent.inverse / queries.n
     slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.correlation)
     limits, sd_slopes = (-math.inf, start + LARGEST), slope_noise(W, private)
+    if known is not None and known.target_range is not None:
+        limits = -math.inf, min(start + LARGEST, math.log(max(known.target_range[1], 1e-300)))
     if not intercept:
         return Line(columns, design.shift, slopes, 0.0, design.correlation, limits, noise=sd_slopes), mean
     constant = float(theta[0])
     cap = min(top, 8.0 * bound)
-
-    def levels(X: Any, y: Any) -> Array:
-        model = np.exp(np.clip(constant + design.line(X, slopes), -20.0, LARGEST))
-        model = np.minimum(model, cap)
-        target = np.minimum(counts(y), cap)
-        return np.column_stack([np.where(np.isnan(target), model, target), model]) - cap / 2.0
-
+    levels = FittedMeans(design.line(slopes, constant, LARGEST), counts, cap)
     found, sd = queries.mean("level", levels, 2, cap / math.sqrt(2.0), LEVEL_SHARE)
     target, model = np.maximum(found + cap / 2.0, max(2.0 * sd, 1e-3))
     change = math.log(target / model)

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.columns import Columns
+from tailguard.default.rows import DesignGram, DesignRows, Fitted
 from tailguard.kernels.features import design_rows, norms, predict
 from tailguard.means.queries import Queries
 
@@ -35,7 +37,7 @@ PRECISION = 0.05  # spectral noise that is worth paying for
 SHARE = 0.06  # at most, for each matrix
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Design:
     """Released map from rows to design vectors ``a = (1, W'(z - h))`` of the standardised truncated features z."""
 
@@ -51,6 +53,14 @@ class Design:
     def width(self) -> int:
         """Number of design coordinates, the constant first."""
         return len(self.shift) + 1
+
+    @cached_property
+    def numbers(self) -> tuple[Any, ...]:
+        """For kernels: truncation, mean and scale of columns, shift, a row for each coordinate, constant, weights."""
+        columns = self.columns
+        truncation = columns.lower, columns.upper, columns.mean, columns.scale
+        rotation, constant = np.ascontiguousarray(self.whitening.T), 1.0 if self.intercept else 0.0
+        return *truncation, self.shift, rotation, constant, self.radius, self.cap
 
     def vectors(self, X: NDArray[Any]) -> Array:
         """Design vectors of rows."""
@@ -70,9 +80,14 @@ class Design:
             predict(a, np.zeros(self.width), coefficients, out)
         return outputs.T if theta.ndim == 2 else outputs[0]
 
-    def line(self, X: NDArray[Any], slopes: Array) -> Array:
-        """Line of rows, without its level, for slopes in standardised features."""
-        return self.columns.predict(X, self.shift, slopes)
+    def line(self, slopes: Array, constant: float = 0.0, largest: float | None = None) -> Fitted:
+        """Line of rows for slopes in standardised features; bounded and exponential with ``largest``."""
+        return Fitted(self.columns, self.shift, np.ascontiguousarray(slopes), constant, largest)
+
+    def fitted(self, theta: Array, offset: float = 0.0, largest: float | None = None) -> Fitted:
+        """The line ``offset + a . theta``."""
+        constant = offset + (float(theta[0]) if self.intercept else 0.0)
+        return self.line(self.whitening @ theta[1:], constant, largest)
 
     def weights(self, a: Array) -> Array:
         """Mallows weights of design vectors."""
@@ -81,21 +96,25 @@ class Design:
         ratio = self.radius / np.maximum(size, 1e-100)
         return np.minimum(1.0, np.minimum(ratio, self.cap * ratio * ratio))
 
+    def gram_sum(self, queries: Queries) -> DesignGram:
+        """What `gram` asks for, to be added up together with something else."""
+        return DesignRows(self).gram(math.sqrt(self.cap) * self.radius, queries.gram_bits)
+
     def gram(self, queries: Queries, label: str, share: float) -> tuple[Array, float]:
         """Release the weighted Gram matrix and the sd of its noise."""
-
-        def rows(X: Any, y: Any) -> Array:
-            a = self.vectors(X)
-            return np.asarray(a * np.sqrt(self.weights(a))[:, None])
-
-        value, sd = queries.gram(label, rows, self.width, math.sqrt(self.cap) * self.radius, share)
+        value, sd = queries.gram(label, DesignRows(self), self.width, math.sqrt(self.cap) * self.radius, share)
         return value, sd
 
 
-def decorrelate(queries: Queries, columns: Columns, intercept: bool) -> Design:
-    """First Gram matrix: centre, correlations and whitening."""
+def standardised(columns: Columns, intercept: bool) -> Design:
+    """The design of the first Gram matrix: features as they come from stage A."""
     d = len(columns.mean)
-    raw = Design(columns, np.zeros(d), np.eye(d), np.eye(d), intercept, RADIUS[0] * math.sqrt(d + 1), TIGHT_CAP)
+    return Design(columns, np.zeros(d), np.eye(d), np.eye(d), intercept, RADIUS[0] * math.sqrt(d + 1), TIGHT_CAP)
+
+
+def decorrelate(queries: Queries, raw: Design) -> Design:
+    """First Gram matrix: centre, correlations and whitening."""
+    columns, intercept, d = raw.columns, raw.intercept, len(raw.columns.mean)
     G, sd = raw.gram(queries, "correlations", gram_share(queries, raw, PRECISION))
     level = max(G[0, 0], 0.2) if intercept else 1.0
     h = G[0, 1:] / level if intercept else np.zeros(d)

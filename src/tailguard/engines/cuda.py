@@ -8,6 +8,7 @@ vectors                                   where they are computed
 ========================================  ======================================================================
 gradients of built-in losses, rows        on the GPU, in one pass
 gradients of `Custom` and `Multinomial`   predictors on the GPU, ``dz`` by NumPy here, their sum on the GPU
+sums of the default                       on the GPU, in one pass each, up to 256 columns
 functions of blocks, `PerRow`             blocks are copied here, unless the function says ``on_device = True``
 ========================================  ======================================================================
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +43,9 @@ _MOST_COLUMNS = 1024
 # Values of X that are copied here at a time, or handed to a function on the device.
 _COPY_VALUES = 2**24
 _DEVICE_VALUES = 2**26
+# Sums of the default: values of one launch, and columns; see `tailguard.kernels.triton_default`.
+_FUSED_VALUES = 2**31
+_MOST_FUSED = 256
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,8 @@ class Cuda:
         self, vectors: RowVectors, grid: Grid, rows: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
         """Exact sum of the truncated vectors of the given rows (default all), in units of the grid."""
+        if hasattr(vectors, "clipped") and self.columns <= _MOST_FUSED:
+            return self._compiled_sum(vectors.clipped(grid), vectors.shape(self.columns), rows)
         if isinstance(vectors, RowFunction) and _on_device(vectors.function) and vectors.width <= _MOST_COLUMNS:
             return self._sum_of_function(vectors, grid, rows)
         if self.columns > _MOST_COLUMNS or not vectors.factored:
@@ -114,6 +121,8 @@ class Cuda:
 
     def integer_sum(self, function: BlockFunction, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Sum over blocks of rows of ``function(X, y)``, an int64 array: counts, and exact products."""
+        if getattr(function, "fused", False) and self.columns <= _MOST_FUSED:
+            return self._compiled_sum(function, shape, None)
         if _on_device(function):
             torch = import_optional("torch", "gpu")
             total = torch.zeros(shape, dtype=torch.int64, device=self.X.device)
@@ -148,8 +157,15 @@ class Cuda:
 
     def encoded(self, classes: Sequence[Any], values: NDArray[np.float64]) -> Cuda:
         """Return an engine whose targets are ``values[k]`` where they were ``classes[k]``, and NaN elsewhere."""
-        y = self.y if isinstance(self.y, np.ndarray) else self.y.cpu().numpy()  # type: ignore[union-attr]
-        return replace(self, y=_tensor(encode(y, classes, values)).to(self.X.device))
+        if isinstance(self.y, np.ndarray):
+            return replace(self, y=_tensor(encode(self.y, classes, values)).to(self.X.device))
+        torch = import_optional("torch", "gpu")
+        y = self.y.to(torch.float64)  # type: ignore[union-attr]
+        found = torch.full_like(y, float("nan"))
+        for label, value in zip(classes, values, strict=True):
+            if isinstance(label, Real):
+                found = torch.where(y == float(label), float(value), found)
+        return replace(self, y=found)
 
     def map_rows(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
         """Apply a function to all rows, a block at a time, here."""
@@ -205,6 +221,16 @@ class Cuda:
                     "one result per row of the block."
                 )
             total += self._add(made.to(torch.float64), None, block, None, grid, None)
+        return total
+
+    def _compiled_sum(
+        self, function: BlockFunction, shape: tuple[int, ...], rows: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """Sums of the default, by functions that add up integers on the device and bring them here."""
+        total = np.zeros(shape, dtype=np.int64)
+        with _device_of(self.X):
+            for X, y in self._device_blocks(rows, max(1, _FUSED_VALUES // self.columns)):
+                total += function(X, y.contiguous()).reshape(shape)
         return total
 
     def _sum_here(self, vectors: RowVectors, grid: Grid, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:

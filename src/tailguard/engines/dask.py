@@ -84,6 +84,7 @@ class Dask:
     load: bool = False  # whether files are read once, as soon as their targets are numbers
 
     rank: ClassVar[int] = 5  # before files, which are for the workers where there are some
+    shares_passes: ClassVar[bool] = True
 
     @staticmethod
     def accepts(X: Any) -> bool:

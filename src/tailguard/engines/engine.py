@@ -8,6 +8,11 @@ of them keep: **the sums are the same integers**, whatever the storage, blocks, 
 Python functions of blocks of rows (a user's loss, the queries of the default) get blocks of the same rows in every
 engine that keeps the rows in order: a matrix product may round a row differently where it stands elsewhere in its
 block. Blocks begin at multiples of `block_rows`.
+
+Compiled sums (those of the default, `tailguard.default.rows`) say ``fused = True``, and vectors of rows that have such
+a sum have ``clipped(grid)``. Their bits do not depend on where rows are cut, so an engine may hand them any pieces, row
+by row or column by column, and no other function. An engine that knows nothing of this calls them like any function
+of blocks. One that sets ``shares_passes = True`` is also asked for several of them in one pass.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ from tailguard.truncation.grid import Grid
 
 # Compiled kernels read rows in place, in pieces of at most this many values.
 _PIECE_VALUES = 2**21
+# Fewer are not worth waking a thread.
+_FEW_VALUES = 2**14
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class InMemory:
     names: tuple[str, ...] | None = None
 
     rank: ClassVar[int] = 100  # what no other engine wants
+    shares_passes: ClassVar[bool] = True
 
     @staticmethod
     def accepts(X: Any) -> bool:
@@ -82,14 +85,17 @@ class InMemory:
             kernels.truncated_sum(*block, grid.truncation.kind, bound, 1.0 / grid.unit, *psi, total)
             return total
 
+        if hasattr(vectors, "clipped"):  # whichever rows are asked for, so that a row adds the same bits
+            return self._compiled_sum(vectors.clipped(grid), shape, rows)
         count = self.n if rows is None else len(rows)
-        in_place = isinstance(self.X, np.ndarray) and self.X.flags.c_contiguous
-        direct = rows is None and vectors.compiled and in_place
+        direct = rows is None and vectors.compiled and self._in_place
         sums = self._map(piece_sum, self._shares(count) if direct else self._blocks(count))
         return np.sum(sums, axis=0) if sums else np.zeros(shape, dtype=np.int64)
 
     def integer_sum(self, function: BlockFunction, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Sum over blocks of rows of ``function(X, y)``, an int64 array: counts, and exact products."""
+        if getattr(function, "fused", False):
+            return self._compiled_sum(function, shape, None)
         sums = self.map_blocks(function)
         return np.sum(sums, axis=0, dtype=np.int64).reshape(shape)
 
@@ -138,6 +144,27 @@ class InMemory:
         """Apply a function to every block of rows and targets; answers in order."""
         return self._map(lambda block: function(*self._piece(block, None)), self._blocks(self.n))
 
+    def _compiled_sum(
+        self, function: BlockFunction, shape: tuple[int, ...], rows: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """Sum of a compiled function, for which it does not matter where rows are cut."""
+        count = self.n if rows is None else len(rows)
+        in_place = rows is None and isinstance(self.X, np.ndarray)
+        # Copies of rows may be larger than those that Python functions work on: a piece is read once.
+        pieces = self._shares(count) if in_place else cut(count, 4 * block_rows(self.columns))
+
+        def piece_sum(piece: slice) -> NDArray[np.int64]:
+            X, y = self._compiled_piece(piece) if rows is None else self._piece(piece, rows)
+            return function(X, y)
+
+        sums = parallel_map(piece_sum, pieces, thread_count(self.threads), products=False)
+        return np.sum(sums, axis=0, dtype=np.int64).reshape(shape) if sums else np.zeros(shape, dtype=np.int64)
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether kernels can read X where it is."""
+        return isinstance(self.X, np.ndarray) and self.X.flags.c_contiguous
+
     def _map(self, function: Callable[[slice], Any], pieces: Iterator[slice]) -> list[Any]:
         return parallel_map(function, pieces, thread_count(self.threads))
 
@@ -145,7 +172,7 @@ class InMemory:
         """Pieces for compiled kernels: equally many for every thread, so that none waits for another."""
         threads = thread_count(self.threads)
         rounds = max(1, -(-n * self.columns // (_PIECE_VALUES * threads)))
-        return cut(n, max(1, -(-n // (rounds * threads))))
+        return cut(n, max(1, -(-n // (rounds * threads)), _FEW_VALUES // max(1, self.columns)))
 
     def _blocks(self, n: int) -> Iterator[slice]:
         """Pieces for Python functions: the same whatever the threads."""
@@ -155,6 +182,14 @@ class InMemory:
         index: Any = piece if rows is None else rows[piece]
         X = np.ascontiguousarray(self.X[index])
         y = np.zeros(len(X)) if self.y is None else np.ascontiguousarray(self.y[index], dtype=np.float64)
+        return _read_only(X), _read_only(y)
+
+    def _compiled_piece(self, piece: slice) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Rows as they lie, row by row or column by column, for functions that take both."""
+        X = self.X[piece] if isinstance(self.X, np.ndarray) else self.X.as_columns(piece)
+        if X.flags.f_contiguous:  # a few rows that are all: not worth compiling for
+            X = np.ascontiguousarray(X)
+        y = np.zeros(len(X)) if self.y is None else np.ascontiguousarray(self.y[piece], dtype=np.float64)
         return _read_only(X), _read_only(y)
 
 

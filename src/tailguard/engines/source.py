@@ -137,6 +137,38 @@ class Source:
         """
         return self.select(self._columns, target)
 
+    def without(self, *names: str) -> Source:
+        """Return the same rows with these columns no longer among the features.
+
+        Parameters
+        ----------
+        *names : str
+            Columns that are something else, such as whose row it is.
+
+        Returns
+        -------
+        Source
+            Of the same files.
+        """
+        columns = self._columns if self.ndim == 1 else [name for name in self.names if name not in names]
+        return self.select(columns, self.target)
+
+    def ids(self, name: str) -> NDArray[Any]:
+        """Return a column in memory as it is, numbers as numbers and text as text, None for a null.
+
+        Parameters
+        ----------
+        name : str
+            The column; cells of a CSV are text.
+
+        Returns
+        -------
+        ndarray of object
+            One value for each row.
+        """
+        self._check_name("groups", name)
+        return cells_of(self._batches, name)
+
     @property
     def all_names(self) -> tuple[str, ...]:
         """Names of all columns of the files."""
@@ -205,6 +237,17 @@ class Source:
     def __repr__(self) -> str:
         target = "" if self.target is None else f", target={self.target!r}"
         return f"Source({len(self.names)} columns{target})"
+
+
+def cells_of(batches: files.Batches, name: str) -> NDArray[Any]:
+    """Return one column in memory, as objects; bytes that are no text are replaced, None is a null."""
+    found: list[Any] = []
+    for batch in batches.read([name], 2**16):
+        column = batch.column(0)
+        found += arrow.texts(column) if arrow.is_text(column.type) else column.to_pylist()
+    cells = np.empty(len(found), dtype=object)
+    cells[:] = found
+    return cells
 
 
 # Features of some rows, a list of columns or a matrix, and their targets.

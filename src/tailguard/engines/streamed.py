@@ -83,6 +83,7 @@ class Streamed:
     keep: bool = False  # read once, on the first pass
 
     rank: ClassVar[int] = 10
+    shares_passes: ClassVar[bool] = True
 
     @staticmethod
     def accepts(X: Any) -> bool:
@@ -309,7 +310,16 @@ class _Buffer:
         self._ends.append(len(self) + len(wanted))
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
-        X = np.empty((rows.stop - rows.start, self.columns), self.dtype)
+        return self._filled(rows, np.empty((rows.stop - rows.start, self.columns), self.dtype))
+
+    def as_columns(self, rows: slice) -> NDArray[Any]:
+        """The same numbers, but column after column, which is a plain copy where the parts are columns."""
+        if any(isinstance(features, np.ndarray) for features, _ in self._parts):
+            return self[rows]
+        # One row more than is used: then there is one kind of arrays for which kernels are compiled.
+        return self._filled(rows, np.empty((self.columns, rows.stop - rows.start + 1), self.dtype).T[:-1])
+
+    def _filled(self, rows: slice, X: NDArray[Any]) -> NDArray[Any]:
         for k in range(bisect_right(self._ends, rows.start) - 1, bisect_left(self._ends, rows.stop)):
             (features, wanted), begin = self._parts[k], self._ends[k]
             low, high = max(rows.start, begin), min(rows.stop, self._ends[k + 1])

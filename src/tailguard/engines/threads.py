@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
@@ -39,8 +39,13 @@ def thread_count(threads: int | None = None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def parallel_map(function: Callable[[Task], Answer], tasks: Iterable[Task], threads: int) -> list[Answer]:
-    """Apply the function to every task, in threads if there are several of both; answers in order."""
+def parallel_map(
+    function: Callable[[Task], Answer], tasks: Iterable[Task], threads: int, products: bool = True
+) -> list[Answer]:
+    """Apply the function to every task, in threads if there are several of both; answers in order.
+
+    Without matrix products in it, a function need not wait for `plain_products`.
+    """
     tasks = list(tasks)
 
     def run(share: list[Task]) -> list[Answer]:
@@ -48,7 +53,7 @@ def parallel_map(function: Callable[[Task], Answer], tasks: Iterable[Task], thre
         with np.errstate(all="ignore"):
             return [function(task) for task in share]
 
-    with plain_products():
+    with plain_products() if products else nullcontext():
         if threads == 1 or len(tasks) < 2:
             return run(tasks)
         return _run_in_pool(run, tasks, threads)

@@ -1,19 +1,16 @@
 r"""Sums over rows of truncated per-row gradients, exactly, in one pass over the data.
 
-A generalised linear loss has the gradient ``dz(z, y) * x`` in one row, with ``z = <w, x>``. Every sum
-here has the same two halves, run one small block of rows at a time so that the second half finds
-the block in the fastest cache and the data is read from memory once:
+A generalised linear loss has the gradient ``dz(z, y) * x`` in one row, with ``z = <w, x>``. Rows are taken in tiles of
+a few lanes (`tailguard.kernels.lanes`): the predictors of a tile and the squared norms or the largest entries of its
+rows; from them multipliers, and which rows are plain; then the truncated rows are added while they are still in the
+fastest cache. What one row adds is fixed to the last bit in `tailguard.kernels.rule`.
 
-1. `multipliers`: the predictor ``z`` of each row, from it the multiplier ``f = dz(z, y)``, and ``q = |x|^2``;
-2. a truncation adds ``T(f x)`` to the accumulator, one function each:
-   `add_clipped` (L2 norm), `add_clamped` (every coordinate), `add_smoothed` (psi, every coordinate).
+*Streams.* The eight lanes of a tile are eight rows far apart: lane l reads the l-th eighth of the rows, from first to
+last. A processor foresees eight streams of consecutive addresses, and does not foresee eight neighbouring rows of a
+tile, read side by side.
 
-Exact sums
-----------
-Each contribution is rounded to an integer number of public units: adding and subtracting
-``1.5 * 2**52`` rounds a float64 below ``2**51`` to the nearest integer. Integers below ``2**53`` add exactly, so
-the sum does not depend on the order of the rows, on blocks or on threads. For this reason the functions
-that accumulate must not be compiled with reassociation; those that only look at one row may.
+*Narrow and wide.* In a narrow table a tile is kept transposed, one row per lane, so that few columns fill the
+lanes too. In a wide one rows are read again as they are, eight columns in the lanes.
 
 Rows that are not numbers
 -------------------------
@@ -31,393 +28,361 @@ a multiplier of NaN (as inf - inf)     0
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numba import njit
 
-ROUND = 1.5 * 2.0**52
-LARGEST = 1.7976931348623157e308
-BLOCK_VALUES = 32768  # 256 KiB of float64: a block stays in the second-level cache
-FLUSH_ROWS = 2**21  # 2**21 rows of at most 2**30 units stay below 2**52
+from tailguard.kernels.lanes import WIDTH, bits, columns1, keep, load, mask, pointer, spread, sqrt, store, where
+from tailguard.kernels.narrow import (
+    add_narrow_clamped,
+    add_narrow_clipped,
+    add_narrow_near,
+    add_narrow_smoothed,
+    narrow_dots,
+)
+from tailguard.kernels.rule import (
+    GIVEN,
+    HUBER,
+    INLINE,
+    LOGISTIC,
+    OPTIONS,
+    POISSON,
+    ROUND,
+    ROUND_BITS,
+    SQUARED,
+    add_clamped_row,
+    add_clipped_row,
+    add_smoothed_row,
+    careful_dot,
+    clamped,
+    derivative,
+    derivatives,
+    psi,
+    row_sum,
+    size_of,
+)
+from tailguard.kernels.tiles import AHEAD, COORDINATE, GROUPS, L2, NARROW, ROWS, SMOOTH
+from tailguard.kernels.wide import (
+    add_wide_clamped,
+    add_wide_clipped,
+    add_wide_far,
+    add_wide_near,
+    add_wide_row,
+    wide_dots,
+)
 
-GIVEN, SQUARED, LOGISTIC, HUBER, POISSON = 0, 1, 2, 3, 4
-
-# "numpy" keeps a division from becoming a branch that raises, which would stop vectorisation.
-_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy"}
-_REDUCTION = {"reassoc", "contract", "nsz", "arcp"}  # inside one row: the order is fixed by d alone
-_ELEMENTWISE = {"contract", "nsz"}
-
-
-@njit(**_OPTIONS, fastmath=_REDUCTION, inline="never")
-def _dot_and_square(X, i, w):
-    """<w, x_i> and the sum of x_ij^2 in one pass over the row."""
-    z = 0.0
-    q = 0.0
-    for j in range(X.shape[1]):
-        x = np.float64(X[i, j])
-        z += x * w[j]
-        q += x * x
-    return z, q
-
-
-@njit(**_OPTIONS, fastmath=_REDUCTION, inline="never")
-def _dot_and_eighth(X, i, w):
-    """<w, x_i> and the sum of x_ij^8, whose eighth root is a close upper bound of max |x_ij|.
-
-    Sums vectorise where a maximum that respects NaN does not.
-    """
-    z = 0.0
-    q = 0.0
-    for j in range(X.shape[1]):
-        x = np.float64(X[i, j])
-        z += x * w[j]
-        x2 = x * x
-        x4 = x2 * x2
-        q += x4 * x4
-    return z, q
-
-
-@njit(**_OPTIONS)
-def _clamp(x, bound):
-    """Into [-bound, bound]; NaN goes to 0."""
-    return max(-bound, min(bound, np.float64(x))) if x == x else 0.0
-
-
-@njit(**_OPTIONS)
-def _finite(x):
-    """+-inf becomes the largest float of its sign; NaN becomes 0."""
-    return _clamp(x, LARGEST)
-
-
-@njit(**_OPTIONS)
-def _careful_dot(X, i, w, intercept):
-    """The predictor of a row with non-finite entries: NaN if one of them is NaN."""
-    z = intercept
-    for j in range(X.shape[1]):
-        if X[i, j] != X[i, j]:
-            return np.nan
-        z += _finite(X[i, j]) * w[j]
-    return z
+__all__ = [
+    "COORDINATE",
+    "GIVEN",
+    "HUBER",
+    "L2",
+    "LOGISTIC",
+    "POISSON",
+    "SMOOTH",
+    "SQUARED",
+    "derivative",
+    "fill_multipliers",
+    "predict",
+    "truncated_sum",
+]
 
 
-@njit(**_OPTIONS)
-def derivative(code, parameter, z, y):
-    """The derivative in z of the built-in losses; see `tailguard.losses` for the formulas."""
-    if code == SQUARED:
-        return z - y
-    if code == LOGISTIC:
-        if y != y:
-            return np.nan
-        return -1.0 / (1.0 + math.exp(z)) if y > 0.0 else 1.0 / (1.0 + math.exp(-z))
-    if code == HUBER:
-        r = z - y
-        return r if r != r else max(-parameter, min(parameter, r))
-    return math.exp(z) - y
+@njit(**OPTIONS)
+def _padded(w, d):
+    """Weights of the columns, and zeros up to a whole number of quads, at least those of a narrow table."""
+    out = np.zeros(max(NARROW, (d + 3) // 4 * 4))
+    out[:d] = w[:d]
+    return out
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def predict(X, w, fit_intercept, z):
-    """Fill ``z[i, k] = <w_k, x_i> (+ intercept_k)``; w is (K, d + fit_intercept)."""
+    """Fill ``z[i, k] = <w_k, x_i> (+ intercept_k)``; w is (K, d + fit_intercept), X C-contiguous."""
     n, d = X.shape
+    lanes, found = np.empty((2, 16, WIDTH)), np.empty(WIDTH)
+    ahead = AHEAD // X.itemsize
+    few = np.zeros((WIDTH, d), X.dtype)  # so many rows at least
+    few[: min(n, WIDTH)] = X[:WIDTH]
     for k in range(w.shape[0]):
-        weights = w[k, :d]
+        weights = _padded(w[k], d)
         intercept = w[k, d] if fit_intercept else 0.0
-        for i in range(n):
-            value = _dot_and_square(X, i, weights)[0] + intercept
-            if not math.isfinite(value):
-                value = _careful_dot(X, i, weights, intercept)
-            z[i, k] = value
+        for start in range(0, n, WIDTH):
+            # The last rows are taken together with some before them, whose predictors do not change.
+            begin = max(0, min(start, n - WIDTH))
+            if n < WIDTH:
+                value, _ = wide_dots(pointer(few), d, 0, d, ahead, pointer(weights), pointer(lanes), True)
+            else:
+                value, _ = wide_dots(pointer(X), d, begin * d, d, ahead, pointer(weights), pointer(lanes), True)
+            store(pointer(found), 0, value + intercept)
+            for i in range(begin, min(n, begin + WIDTH)):
+                value = found[i - begin]
+                z[i, k] = value if math.isfinite(value) else careful_dot(X[i], weights) + intercept
+    keep((few, lanes))
 
 
-@njit(**_OPTIONS)
-def multipliers(X, y, w, fit_intercept, code, parameter, given, eighth, f, q):
-    """Fill the multipliers ``f[k, i]`` and sizes ``q[i]`` of a block of rows (sums of squares or eighth powers).
-
-    One short loop for each thing: a loop without calls and branches vectorises.
-    """
-    rows, d = X.shape
-    weights = w[0, :d]
-    intercept = w[0, d] if fit_intercept else 0.0
-    z = f[0]
-    if eighth:
-        for i in range(rows):
-            z[i], q[i] = _dot_and_eighth(X, i, weights)
-    else:
-        for i in range(rows):
-            z[i], q[i] = _dot_and_square(X, i, weights)
-    if fit_intercept:
-        for i in range(rows):
-            z[i] += intercept
-            q[i] += 1.0
-    if code == GIVEN:
-        for k in range(f.shape[0]):
-            for i in range(rows):
-                f[k, i] = given[i, k]
-        return
-    regular = True
-    for i in range(rows):
-        regular &= abs(z[i]) < np.inf
-    if not regular:
-        for i in range(rows):
-            if not math.isfinite(z[i]):
-                z[i] = _careful_dot(X, i, weights, intercept)
-    if code == SQUARED:
-        for i in range(rows):
-            z[i] -= np.float64(y[i])
-    else:
-        for i in range(rows):
-            z[i] = derivative(code, parameter, z[i], np.float64(y[i]))
-
-
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def fill_multipliers(X, y, w, fit_intercept, code, parameter, given, f):
-    """Fill ``f[k, i]`` for all rows."""
-    multipliers(X, y, w, fit_intercept, code, parameter, given, False, f, np.empty(X.shape[0]))
-
-
-@njit(**_OPTIONS, fastmath=_ELEMENTWISE)
-def _add_rows(X, c, fit_intercept, acc):
-    """Add ``c_i x_i``, rounded, for the rows with ``c_i != 0``."""
-    rows, d = X.shape
-    for i in range(rows):
-        ci = c[i]
-        if ci == 0.0:
-            continue
-        for j in range(d):
-            acc[j] += (ci * np.float64(X[i, j]) + ROUND) - ROUND
-        if fit_intercept:
-            acc[d] += (ci + ROUND) - ROUND
-
-
-@njit(**_OPTIONS)
-def _add_careful_clipped(X, i, f, clip, per_unit, fit_intercept, acc):
-    """One row with L2 clipping, for rows whose squared norm over- or underflows; ``f`` is (K, rows)."""
-    d = X.shape[1]
-    outputs = f.shape[0]
-    largest = 1.0 if fit_intercept else 0.0
-    for j in range(d):
-        largest = max(largest, abs(_finite(X[i, j])))
-    steepest = 0.0
-    for k in range(outputs):
-        if f[k, i] != f[k, i]:
-            return
-        steepest = max(steepest, abs(_finite(f[k, i])))
-    if largest == 0.0 or steepest == 0.0:
+    """Fill the multipliers ``f[k, i]`` of all rows; X is C-contiguous."""
+    n = X.shape[0]
+    if code == GIVEN:
+        f[:, :] = given[:n].T
         return
-    q = (1.0 / largest) ** 2 if fit_intercept else 0.0
-    for j in range(d):
-        q += (_finite(X[i, j]) / largest) ** 2
-    g = 0.0
-    for k in range(outputs):
-        g += (_finite(f[k, i]) / steepest) ** 2
-    unit_norm = math.sqrt(q * g)  # norm of the gradient divided by (steepest * largest)
-    # Logarithms, because the product itself may not be representable; the margin covers their rounding.
-    if math.log(steepest) + math.log(largest) + math.log(unit_norm) <= math.log(clip) - 1e-9:
-        scale = steepest * largest
+    z = np.empty((n, 1))
+    predict(X, w[:1], fit_intercept, z)
+    for i in range(n):
+        f[0, i] = derivative(code, parameter, z[i, 0], np.float64(y[i]))
+
+
+@njit(**INLINE)
+def _count(truths):
+    """How many bits are set."""
+    found = 0
+    while truths:
+        truths &= truths - 1
+        found += 1
+    return found
+
+
+@njit(**OPTIONS)
+def _add_one_row(
+    x, y, w, intercept, fit_intercept, code, parameter, given, kind, bound, per_unit, p, table, cubic, core, total
+):
+    """Add one row, whatever is in it; ``given`` are its multipliers where the loss has no code."""
+    f = given
+    if code != GIVEN:
+        terms = np.empty(x.size)
+        for j in range(x.size):
+            if x[j] != x[j]:
+                return  # a predictor of NaN
+            terms[j] = np.float64(x[j]) * w[j]
+        z = row_sum(terms) + intercept
+        if not math.isfinite(z):
+            z = careful_dot(x, w) + intercept
+        f = np.full(1, derivative(code, parameter, z, y))
+    if kind == L2:
+        add_clipped_row(x, f, bound, per_unit, fit_intercept, total)
+    elif kind == COORDINATE:
+        add_clamped_row(x, f, bound, per_unit, fit_intercept, total)
     else:
-        scale = clip / unit_norm
-    for k in range(outputs):
-        c = _finite(f[k, i]) / steepest * scale * per_unit
-        for j in range(d):
-            acc[k, j] += (c * (_finite(X[i, j]) / largest) + ROUND) - ROUND
-        if fit_intercept:
-            acc[k, d] += (c / largest + ROUND) - ROUND
+        add_smoothed_row(x, f, bound, per_unit, fit_intercept, p, table, cubic, core, total)
 
 
-@njit(**_OPTIONS, fastmath=_ELEMENTWISE)
-def add_clipped(X, f, q, clip, per_unit, fit_intercept, acc):
-    """Add ``f x * min(1, clip / |f x|)`` in units, |.| the L2 norm over all coordinates and outputs."""
-    rows = X.shape[0]
-    outputs = f.shape[0]
-    g = np.zeros(rows)
-    for k in range(outputs):
-        for i in range(rows):
-            g[i] += f[k, i] * f[k, i]
-    regular = True
-    for i in range(rows):
-        # Products of numbers in this range neither overflow nor lose digits to underflow.
-        regular &= (q[i] > 1e-140) & (q[i] < 1e140) & (g[i] > 1e-140) & (g[i] < 1e140)
-    if not regular:
-        for i in range(rows):
-            if not (1e-140 < q[i] < 1e140 and 1e-140 < g[i] < 1e140):
-                _add_careful_clipped(X, i, f, clip, per_unit, fit_intercept, acc)
-                q[i] = 1.0
-                g[i] = 1.0
+@njit(**OPTIONS)
+def _add_tiles(
+    X, y, w, fit_intercept, code, parameter, given, kind, bound, per_unit, p, table, cubic, core, length, here, total
+):
+    """Add rows in tiles: lane l takes rows ``l length`` to ``(l + 1) length``, of which the first ``here`` exist."""
+    d = X.shape[1]
+    outputs = total.shape[0]
+    wide = d > NARROW
+    weights = _padded(w[0], d)
+    intercept = w[0, d] if fit_intercept else 0.0
+    height = bound * per_unit
+    stride = length * d
+    acc = np.zeros((outputs, (d + 31) // 32 * 32 if wide else d * WIDTH), np.int64)
+    last = np.zeros((outputs, WIDTH), np.int64)  # sums of the intercept's coordinate
+    added = np.zeros(outputs, np.int64)  # rows in acc, each of which brought ROUND_BITS
+    tile, lanes = np.zeros((NARROW, ROWS)), np.empty((2, 16, WIDTH))
+    c, three, far = np.zeros((outputs, ROWS)), np.zeros((outputs, ROWS)), np.zeros((outputs, ROWS))
+    singles = np.array(p, np.float32)
+    some_far, slopes = np.zeros(outputs, np.int64), np.zeros(outputs)
+    waiting, waiting_c = np.zeros((outputs, NARROW, ROWS)), np.zeros((outputs, ROWS))
+    nothing, count = np.zeros((outputs, ROWS)), np.zeros(outputs, np.int64)
+    width, ahead, cells = acc.shape[1], AHEAD // X.itemsize, table.shape[0]
+    X_at, y_at, w_at, p_at, table_at = pointer(X), pointer(y), pointer(weights), pointer(singles), pointer(table)
+    tile_at, lanes_at, acc_at, last_at = pointer(tile), pointer(lanes), pointer(acc), pointer(last)
+    c_at, three_at, far_at = pointer(c), pointer(three), pointer(far)
+    waiting_at, nothing_at = pointer(waiting_c), pointer(nothing)
+    for t in range(0, length, GROUPS):
+        odd = 0
+        some_far[:] = 0
+        for group in range(GROUPS):
+            place = WIDTH * group
+            row = t + group
+            if wide:
+                z, q = wide_dots(X_at, d, row * d, stride, ahead, w_at, lanes_at, kind == L2)
+            else:
+                z, q = narrow_dots(X_at, d, row * d, stride, ahead, w_at, tile_at, place, kind == L2)
+            exists = WIDTH * length <= here
+            real = 255
+            if not exists:
+                real = 0
+                for lane in range(WIDTH):
+                    real |= (row + lane * length < here) << lane
+            # Multipliers
+            plain = size_of(spread(0.0)) < 1.0
+            if code == GIVEN:
                 for k in range(outputs):
-                    f[k, i] = 0.0  # done
-    for i in range(rows):
-        g[i] = per_unit * (clip / max(clip, math.sqrt(q[i] * g[i])))
-    for k in range(outputs):
-        for i in range(rows):
-            f[k, i] *= g[i]
-        _add_rows(X, f[k], fit_intercept, acc[k])
-
-
-@njit(**_OPTIONS, fastmath=_ELEMENTWISE)
-def add_clamped(X, f, q, clip, per_unit, fit_intercept, acc):
-    """Add ``max(-clip, min(clip, f x_j))`` in units to every coordinate."""
-    rows, d = X.shape
-    for k in range(f.shape[0]):
-        for i in range(rows):
-            c = f[k, i]
-            if c != c:
-                continue
-            if math.isfinite(q[i]) and math.isfinite(c):
-                for j in range(d):
-                    g = max(-clip, min(clip, c * np.float64(X[i, j])))
-                    acc[k, j] += (g * per_unit + ROUND) - ROUND
+                    for lane in range(WIDTH):
+                        c[k, place + lane] = given[row + lane * length, k]
             else:
-                for j in range(d):
-                    g = _clamp(_finite(c) * _finite(X[i, j]), clip)
-                    acc[k, j] += (g * per_unit + ROUND) - ROUND
-            if fit_intercept:
-                acc[k, d] += (_clamp(c, clip) * per_unit + ROUND) - ROUND
-
-
-@njit(**_OPTIONS, fastmath=_ELEMENTWISE)
-def smoothed(a, p):
-    r"""psi_beta by one odd polynomial in ``v = a / sqrt(1 + m a^2)``, which maps the line to an interval.
-
-    psi is an analytic function of ``1/a^2`` at infinity, so ``psi = v P(v^2)`` converges geometrically on the
-    whole line. The result is clamped to ``[0, kappa]``: whatever the error of the polynomial, the bound
-    holds. ``p`` is the tuple of m, kappa and the 13 coefficients of P, lowest first.
-    """
-    b = min(abs(a), 1e30)
-    v = b / math.sqrt(1.0 + p[0] * b * b)
-    t = v * v
-    r = p[14]
-    r = r * t + p[13]
-    r = r * t + p[12]
-    r = r * t + p[11]
-    r = r * t + p[10]
-    r = r * t + p[9]
-    r = r * t + p[8]
-    r = r * t + p[7]
-    r = r * t + p[6]
-    r = r * t + p[5]
-    r = r * t + p[4]
-    r = r * t + p[3]
-    r = r * t + p[2]
-    r = max(0.0, min(r * v, p[1]))
-    return math.copysign(r, a)
-
-
-@njit(**_OPTIONS, fastmath=_ELEMENTWISE)
-def smoothed_by_table(a, p, table):
-    """psi_beta by cubics on equal cells of ``u = 1/(1 + |a|)``: for large beta, where one polynomial is too coarse."""
-    cells = table.shape[0]
-    u = cells / (1.0 + min(abs(a), 1e30))
-    k = min(np.int64(u), cells - 1)
-    r = u - k
-    value = table[k, 0] + r * (table[k, 1] + r * (table[k, 2] + r * table[k, 3]))
-    return math.copysign(max(0.0, min(value, p[1])), a)
-
-
-@njit(**_OPTIONS, fastmath=_ELEMENTWISE)
-def smooth_all(values, p, table):
-    """Send every value through psi, in place: by the polynomial, or by the table if there is one."""
-    if table.shape[0] == 0:
-        for i in range(values.size):
-            values[i] = smoothed(values[i], p)
-    else:
-        for i in range(values.size):
-            values[i] = smoothed_by_table(values[i], p, table)
-
-
-@njit(**_OPTIONS, fastmath=_ELEMENTWISE)
-def _add_waiting(waiting, count, height, p, table, acc):
-    """Send the waiting rows of ``f x / scale`` through psi, as one long vector, and add them."""
-    width = waiting.shape[1]
-    smooth_all(waiting[:count].reshape(count * width), p, table)
-    for i in range(count):
-        for j in range(width):
-            acc[j] += (waiting[i, j] * height + ROUND) - ROUND
-
-
-@njit(**_OPTIONS, fastmath=_ELEMENTWISE)
-def add_smoothed(X, f, q, scale, per_unit, fit_intercept, p, table, cubic, core, waiting, acc):
-    """Add ``scale * psi(f x_j / scale)`` in units to every coordinate; ``q`` holds sums of eighth powers.
-
-    Where the whole row is in the core ``|a| <= core``, psi is the cubic ``a - cubic a^3`` to rounding. The other
-    rows wait in a buffer until psi can be evaluated on many values at once.
-    """
-    rows, d = X.shape
-    height = scale * per_unit
-    core8 = core**8
-    inside = np.empty(rows, np.bool_)
-    for k in range(f.shape[0]):
-        total = acc[k]
-        for i in range(rows):
-            c = f[k, i] / scale
-            c2 = c * c
-            c4 = c2 * c2
-            # |c| < 1e30, so that entries whose eighth power underflows are in the core by themselves.
-            inside[i] = (c4 * c4 * q[i] <= core8) & (abs(c) < 1e30)
-            f[k, i] = c
-        count = 0
-        for i in range(rows):
-            c = f[k, i]
-            if inside[i]:
-                first = c * height
-                third = first * cubic * c * c
-                for j in range(d):
-                    x = np.float64(X[i, j])
-                    total[j] += (x * (first - third * (x * x)) + ROUND) - ROUND
+                z = z + intercept
+                plain = size_of(z) < np.inf
+                store(c_at, place, derivatives(code, parameter, z, columns1(y_at, row, length)[0]))
+            # Which rows are plain, and what multiplies them
+            if kind == L2:
                 if fit_intercept:
-                    total[d] += ((first - third) + ROUND) - ROUND
-                continue
-            if c != c:
-                continue
-            if math.isfinite(q[i]) and math.isfinite(c):
-                for j in range(d):
-                    waiting[count, j] = c * np.float64(X[i, j])
+                    q = q + 1.0
+                g = spread(0.0)
+                for k in range(outputs):
+                    f = load(c_at, k * ROWS + place)
+                    g = g + f * f
+                # Products of numbers in this range neither overflow nor lose digits; zeros add nothing either way.
+                plain = plain & (q < 1e140) & (g < 1e140)
+                plain = plain & ((q > 1e-140) | (q == 0.0)) & ((g > 1e-140) | (g == 0.0))
+                norm = sqrt(q * g)
+                factor = per_unit * (bound / where(norm > bound, norm, bound))
+                for k in range(outputs):
+                    store(c_at, k * ROWS + place, where(plain, load(c_at, k * ROWS + place) * factor, 0.0))
+            elif kind == COORDINATE:
+                plain = plain & (q < np.inf)
+                for k in range(outputs):
+                    plain = plain & (size_of(load(c_at, k * ROWS + place)) < np.inf)
+                for k in range(outputs):
+                    store(c_at, k * ROWS + place, where(plain, load(c_at, k * ROWS + place), 0.0))
             else:
-                c = _finite(c)
-                for j in range(d):
-                    waiting[count, j] = c * _finite(X[i, j])
+                if fit_intercept:
+                    q = where(q < 1.0, 1.0, q)
+                plain = plain & (q < 1e30)
+                for k in range(outputs):
+                    u = load(c_at, k * ROWS + place) / bound
+                    store(c_at, k * ROWS + place, u)
+                    plain = plain & (size_of(u) < 1e30)
+                for k in range(outputs):
+                    u = where(plain, load(c_at, k * ROWS + place), 0.0)
+                    inside = size_of(u) * where(plain, q, 0.0) <= core
+                    beyond = where(inside, 0.0, u)
+                    u = where(inside, u, 0.0)
+                    one = u * height
+                    store(c_at, k * ROWS + place, one)
+                    store(three_at, k * ROWS + place, one * cubic * u * u)
+                    store(far_at, k * ROWS + place, beyond)
+                    some_far[k] |= (255 - mask(inside)) << place
+            missing = (255 - mask(plain)) & real
+            odd |= missing << place
+            if missing or real != 255:
+                # Nothing is left of rows that do not count.
+                counts = mask(plain) & real
+                for lane in range(WIDTH):
+                    if not (counts >> lane) & 1:
+                        for k in range(outputs):
+                            c[k, place + lane] = three[k, place + lane] = far[k, place + lane] = 0.0
+                            some_far[k] &= ~(1 << (place + lane))
+                        for j in range(NARROW):
+                            tile[j, place + lane] = 0.0
+        if odd:
+            for i in range(ROWS):
+                if (odd >> i) & 1:
+                    row = t + i // WIDTH + (i % WIDTH) * length
+                    if code == GIVEN:
+                        slopes[:] = given[row]
+                    _add_one_row(
+                        X[row], np.float64(y[row]), weights, intercept, fit_intercept, code, parameter, slopes,
+                        kind, bound, per_unit, singles, table, cubic, core, total,
+                    )  # fmt: skip
+        for k in range(outputs):
+            if not wide:
+                added[k] += ROWS
+                if kind == L2:
+                    add_narrow_clipped(tile_at, d, k, c_at, acc_at)
+                elif kind == COORDINATE:
+                    add_narrow_clamped(tile_at, d, k, c_at, bound, per_unit, acc_at)
+                elif _count(some_far[k]) > ROWS // 2:
+                    add_narrow_smoothed(tile_at, d, k, 0, c_at, three_at, far_at, height, p_at, table_at, cells, acc_at)
+                else:
+                    add_narrow_near(tile_at, d, k, c_at, three_at, acc_at)
+                    for i in range(ROWS):
+                        if (some_far[k] >> i) & 1:
+                            # Few rows wait for others: psi takes as long for one as for all of a tile.
+                            for j in range(d):
+                                waiting[k, j, count[k]] = tile[j, i]
+                            waiting_c[k, count[k]] = far[k, i]
+                            count[k] += 1
+                            if count[k] == ROWS:
+                                add_narrow_smoothed(
+                                    pointer(waiting), d, k, k * NARROW, nothing_at, nothing_at, waiting_at, height,
+                                    p_at, table_at, cells, acc_at,
+                                )  # fmt: skip
+                                added[k] += ROWS
+                                count[k] = 0
+            else:
+                if odd:
+                    # Row by row, without those whose entries may not be numbers: 0 times them is not 0.
+                    for i in range(ROWS):
+                        if not ((odd | some_far[k]) >> i) & 1:
+                            place = (t + i // WIDTH + (i % WIDTH) * length) * d
+                            add_wide_row(X_at, d, place, k, kind, c[k, i], three[k, i], bound, per_unit, width, acc_at)
+                            added[k] += 1
+                else:
+                    added[k] += ROWS
+                    if kind == L2:
+                        add_wide_clipped(X_at, d, t * d, stride, k, c_at, width, acc_at)
+                    elif kind == COORDINATE:
+                        add_wide_clamped(X_at, d, t * d, stride, k, c_at, bound, per_unit, width, acc_at)
+                    else:
+                        add_wide_near(X_at, d, t * d, stride, k, c_at, three_at, width, acc_at)
+                if some_far[k]:
+                    for i in range(ROWS):
+                        if (some_far[k] >> i) & 1:
+                            place = (t + i // WIDTH + (i % WIDTH) * length) * d
+                            add_wide_far(X_at, d, place, k, far[k, i], height, p_at, table_at, cells, width, acc_at)
+                            added[k] += 1
             if fit_intercept:
-                waiting[count, d] = c
-            count += 1
-        _add_waiting(waiting, count, height, p, table, total)
+                for i in range(0, ROWS, WIDTH):
+                    value = load(c_at, k * ROWS + i)
+                    if kind == COORDINATE:
+                        value = clamped(value, bound) * per_unit
+                    elif kind == SMOOTH:
+                        u = load(far_at, k * ROWS + i)
+                        u = psi(u, u, u, u, p_at, table_at, cells)[0]
+                        value = (value - load(three_at, k * ROWS + i)) + u * height  # one of them is 0
+                    store(last_at, k * WIDTH, load(last_at, k * WIDTH) + bits(value + ROUND))
+    for k in range(outputs):
+        if count[k] > 0:
+            waiting_c[k, count[k] :] = 0.0
+            add_narrow_smoothed(
+                pointer(waiting), d, k, k * NARROW, nothing_at, nothing_at, waiting_at, height, p_at, table_at, cells,
+                acc_at,
+            )  # fmt: skip
+            added[k] += ROWS
+        for j in range(d):
+            if wide:
+                whole = d // WIDTH * WIDTH
+                total[k, j] += acc[k, j if j < whole else whole + j - (d - WIDTH)] - added[k] * ROUND_BITS
+            else:
+                total[k, j] += acc[k, WIDTH * j : WIDTH * (j + 1)].sum() - added[k] * ROUND_BITS
+        if fit_intercept:
+            total[k, d] += last[k].sum() - length * WIDTH * ROUND_BITS
+    keep((X, y, weights, singles, table, tile, lanes, acc, last, c, three, far, waiting, waiting_c, nothing))
 
 
-@njit(**_OPTIONS)
-def _flush(acc, total):
-    for k in range(acc.shape[0]):
-        for j in range(acc.shape[1]):
-            total[k, j] += np.int64(acc[k, j])
-            acc[k, j] = 0.0
-
-
-L2, COORDINATE, SMOOTH = 0, 1, 2
-
-
-@njit(**_OPTIONS)
-def truncated_sum(
+def _truncated_sum(
     X, y, w, fit_intercept, code, parameter, given, kind, bound, per_unit, psi, table, cubic, core, total
 ):
     """Add the truncated gradients of all rows, in units, to the integers ``total`` (K, d + fit_intercept).
 
     ``kind`` picks the truncation and ``bound`` is its clip or scale; X must be C-contiguous.
     """
-    n, d = X.shape
-    size = min(n, max(16, BLOCK_VALUES // max(d, 1)))
-    f = np.empty((total.shape[0], size))
-    q = np.empty(size)
-    waiting = np.empty((size if kind == SMOOTH else 0, total.shape[1]))
-    acc = np.zeros(total.shape)
-    since_flush = 0
-    for start in range(0, n, size):
-        stop = min(start + size, n)
-        block = X[start:stop]
-        multipliers(block, y[start:stop], w, fit_intercept, code, parameter, given[start:stop], kind == SMOOTH, f, q)
-        if kind == L2:
-            add_clipped(block, f, q, bound, per_unit, fit_intercept, acc)
-        elif kind == COORDINATE:
-            add_clamped(block, f, q, bound, per_unit, fit_intercept, acc)
-        else:
-            add_smoothed(block, f, q, bound, per_unit, fit_intercept, psi, table, cubic, core, waiting, acc)
-        since_flush += stop - start
-        if since_flush >= FLUSH_ROWS or stop == n:
-            _flush(acc, total)
-            since_flush = 0
+    n = len(X)
+    length = n // ROWS * GROUPS
+    whole = length * WIDTH
+    rules = (kind, bound, per_unit, psi, table, cubic, core)
+    if length:
+        _add_tiles(X, y, w, fit_intercept, code, parameter, given, *rules, length, whole, total)
+    if whole < n:
+        # One more tile, filled up.
+        filled = [_filled(part[whole:]) for part in (X, y, given)]
+        _add_tiles(filled[0], filled[1], w, fit_intercept, code, parameter, filled[2], *rules, GROUPS, n - whole, total)
+
+
+# Engines unpack tuples into it, whose entries mypy does not count.
+truncated_sum: Callable[..., None] = _truncated_sum
+
+
+def _filled(part):
+    """Rows of a tile, the last of them zeros; to be read only if the rows are."""
+    out = np.zeros((ROWS, *part.shape[1:]), part.dtype)
+    out[: len(part)] = part
+    out.flags.writeable = part.flags.writeable
+    return out

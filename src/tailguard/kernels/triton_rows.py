@@ -1,17 +1,7 @@
 r"""`tailguard.kernels.rows` for a GPU: the same sums, to the last bit, in one pass over the data.
 
-A float64 result depends on the order of additions, on fused multiply-adds and on whose ``exp`` is called. So what one
-row contributes is fixed as a sequence of single IEEE operations (`+ - * /` and the square root, each rounded once,
-none fused; launch with ``enable_fp_fusion=False``), which any machine repeats:
-
-*Sums over a row* (the predictor, the squared norm). Terms are added in quads of neighbours, ``(t0 + t1) + (t2 + t3)``;
-quad i goes to lane ``i mod 16``, in order; the 16 lanes are added by halves: r and r + 8, then r and r + 4, ...
-Columns that do not exist count as 0. See `_row_sum`.
-
-*exp* is ``2^k`` times a polynomial. See `_exp`.
-
-*Rounding.* ``value * per_unit + ROUND`` holds the nearest integer in its low bits. They are added as 64-bit integers,
-exactly, in any order. ``per_unit`` is a power of two and rounds nothing.
+What one row contributes follows `tailguard.kernels.rule`, operation by operation (``enable_fp_fusion=False``).
+In sums over a row every reduction is over two entries, so that no order is left to the compiler: see `_row_sum`.
 
 Rows that are not plain (a predictor that overflows, squares that leave the range, coordinates beyond the core of psi)
 are listed by a first launch and added by a second one over the list, with ``LISTED``. There, rows are scaled by powers
@@ -64,7 +54,7 @@ def _halves(t, B: tl.constexpr, COUNT: tl.constexpr, LAST: tl.constexpr):
 
 @triton.jit
 def _row_sum(t, B: tl.constexpr, K: tl.constexpr, C: tl.constexpr):
-    """Add the columns ``k C + c`` of t (B, K, C) in the order of the module's head: (B,).
+    """Add the columns ``k C + c`` of t (B, K, C) in the order of the rule: (B,).
 
     Every reduction is over an axis of two, or of one entry that counts: no order is left to a compiler.
     """
@@ -160,19 +150,36 @@ def _derivative(z, y, parameter, CODE: tl.constexpr):
 
 
 @triton.jit
+def _float_psi(b, p):
+    """psi_beta of float32 b >= 0 by its polynomial, in float32; `tailguard.kernels.rule.psi` says why."""
+    s = 1.0 + (tl.load(p).to(tl.float32) * b) * b
+    r = (0x5F1FFFF9 - (s.to(tl.int32, bitcast=True) >> 1)).to(tl.float32, bitcast=True)
+    r = r * (1.6819413900375366 - ((0.7039522528648376 * s) * r) * r)
+    r = r * (1.5 - ((0.5 * s) * r) * r)
+    t = 1.0 - 2.0 * (r * r)
+    t2 = t * t
+    t4 = t2 * t2
+    low = _cubic(p + 2, t, t2)
+    middle = _cubic(p + 6, t, t2)
+    high = _cubic(p + 10, t, t2) + tl.load(p + 14).to(tl.float32) * t4
+    return (low + (middle + high * t4) * t4) * (b * r)
+
+
+@triton.jit
+def _cubic(p, t, t2):
+    """``p0 + p1 t + p2 t^2 + p3 t^3`` in float32."""
+    low = tl.load(p).to(tl.float32) + tl.load(p + 1).to(tl.float32) * t
+    return low + (tl.load(p + 2).to(tl.float32) + tl.load(p + 3).to(tl.float32) * t) * t2
+
+
+@triton.jit
 def _psi(a, constants, table, CELLS: tl.constexpr):
-    """psi_beta, by the polynomial or by the table of `tailguard.kernels.rows`; inside +-kappa whatever a is."""
-    b = tl.minimum(tl.abs(a), 1e30)
+    """psi_beta, by the polynomial or by the table of `tailguard.kernels.rule`; inside +-kappa whatever a is."""
     p = constants + PSI
     if CELLS == 0:
-        v = b / tl.sqrt(1.0 + tl.load(p) * b * b)
-        t = v * v
-        r = tl.load(p + 14) * t + tl.load(p + 13)
-        for i in tl.static_range(11):
-            r = r * t + tl.load(p + 12 - i)
-        r = r * v
+        r = _float_psi(tl.minimum(tl.abs(a), 1e15).to(tl.float32), p).to(tl.float64)
     else:
-        u = CELLS / (1.0 + b)
+        u = CELLS / (1.0 + tl.minimum(tl.abs(a), 1e30))
         k = tl.minimum(u.to(tl.int32), CELLS - 1)
         s = u - k.to(tl.float64)
         cell = table + 4 * k

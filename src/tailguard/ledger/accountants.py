@@ -6,16 +6,16 @@ admits or refuses each run such that, on every path, all that was admitted keeps
 filters exist depends on the family of the runs, and a filter must be chosen before the first answer. Hence a dataset
 has one accountant, fixed when it is added or else by its first run, before any of its rows is read:
 
-==============  ==================================  ========================================================
-accountant      takes                               admits a run as long as
-==============  ==================================  ========================================================
-gaussian        Gaussian releases on all rows: the  Σ mu² is within the exact GDP curve of the budget (Smith
-                default methods, DP-GD, Algorithm 4 and Thakurta 2022, arXiv:2210.17520)
-concentrated    these and zCDP: Algorithms 1 to 3   Σ rho is within the zCDP of the budget (Feldman and Zrnic
-                                                    2021, arXiv:2008.11193, for every Rényi order)
-basic           anything with a finite price:       Σ epsilon and Σ delta are within the budget (Rogers et al.
-                mini-batches, the centre            2016, arXiv:1605.08294)
-==============  ==================================  ========================================================
+==============  ===================================  ==========================================================
+accountant      takes                                admits a run as long as
+==============  ===================================  ==========================================================
+gaussian        Gaussian releases on all rows: the   Σ mu² is within the exact GDP curve of the budget (Smith
+                default methods, DP-GD, Algorithm 4  and Thakurta 2022, arXiv:2210.17520)
+concentrated    these and zCDP: Algorithms 1 to 3    Σ rho is within the zCDP of the budget (Feldman and Zrnic
+                                                     2021, arXiv:2008.11193, for every Rényi order)
+basic           anything with a finite price:        Σ epsilon and Σ delta are within the budget (Rogers et al.
+                mini-batches, the centre, searches   2016, arXiv:1605.08294)
+==============  ===================================  ==========================================================
 
 Each is free: it admits as much as it would of runs fixed in advance. The price of noise on a grid, 1.4e-10 of an
 epsilon for each draw (:mod:`tailguard.privacy.accounting`), is counted as well; since people could trade it against mu,
@@ -44,6 +44,7 @@ from tailguard.privacy import (
     OverBudgetError,
     PoissonGaussian,
     Relation,
+    Selection,
     ZeroConcentrated,
     epsilon_of,
     gdp_epsilon,
@@ -146,6 +147,7 @@ def kinds_in_words(events: Iterable[Event]) -> str:
         PoissonGaussian: "mini-batches",
         ZeroConcentrated: "zero-concentrated releases",
         ApproximateDP: "(epsilon, delta) releases",
+        Selection: "selections of the best run",
         NotPrivate: "data without protection",
     }
     return " and ".join(dict.fromkeys(words.get(type(event), "unknown releases") for event in events))

@@ -10,6 +10,9 @@ looked for in three places, the first of which that has something decides:
    ``with`` block. A process with an active ledger leaves a note in a private folder under the temporary folder, by
    process number; workers look up their parents' notes and charge the file themselves.
 
+A release that is made of whole runs, such as a search, charges for itself and then opens a `covered` block, in which
+the runs are charged to nobody: what they ask for is written down for their owner to check.
+
 In 2 and 3 several ledgers may be active, in blocks that do not enclose one another. Nothing says then which of them the
 rows belong to, and the run is refused. A worker whose ledger cannot be opened is refused too: never uncharged.
 Out of reach: processes on other machines, which must open a ledger of their own.
@@ -23,6 +26,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +51,22 @@ class Frame:
     before: Frame | None
 
 
+@dataclass(frozen=True)
+class Cover:
+    """What the runs of a covered block asked for, and whether they are only rehearsed."""
+
+    asked: list[Event]
+    rehearsal: bool
+
+
+class Rehearsed(BaseException):
+    """Ends a rehearsed run where it would begin to read rows."""
+
+
 SEEDED = "seeded: the noise can be computed again"
 
 _context: ContextVar[Frame | None] = ContextVar("tailguard_ledgers", default=None)
+_cover: ContextVar[Cover | None] = ContextVar("tailguard_cover", default=None)
 _process: list[Frame] = []
 _lock = threading.Lock()
 
@@ -103,6 +120,12 @@ def charge(events: Iterable[Event], *, rows: int, method: str, noise: NoiseSourc
     LedgerError
         If a ledger cannot be used, or nothing says which of several is meant.
     """
+    cover = _cover.get()
+    if cover is not None:
+        cover.asked.extend(events)
+        if cover.rehearsal:
+            raise Rehearsed
+        return Bill()
     ledgers = active()
     if not ledgers:
         return Bill()
@@ -112,6 +135,31 @@ def charge(events: Iterable[Event], *, rows: int, method: str, noise: NoiseSourc
     if noise is not None and not noise.private:
         events = (*events, NotPrivate(SEEDED, label="noise"))
     return Bill(tuple((ledger, ledger.reserve(events, rows=rows, method=method)) for ledger in ledgers))
+
+
+@contextmanager
+def covered(*, rehearsal: bool = False) -> Iterator[list[Event]]:
+    """Let runs in this block pay nothing, because a release that they are parts of was charged before.
+
+    Parameters
+    ----------
+    rehearsal : bool, default=False
+        End the block where the first run would begin to read rows: its arguments are checked and its price is known.
+
+    Yields
+    ------
+    list of Event
+        What the runs asked for; whoever opens the block must check that it is what was charged.
+    """
+    cover = Cover([], rehearsal)
+    token = _cover.set(cover)
+    try:
+        yield cover.asked
+    except Rehearsed:
+        if not rehearsal:
+            raise
+    finally:
+        _cover.reset(token)
 
 
 def active() -> Stack:

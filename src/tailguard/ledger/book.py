@@ -39,7 +39,7 @@ from tailguard.privacy import (
     epsilon_of,
 )
 from tailguard.privacy.accounting import known_events
-from tailguard.privacy.events import check_relation
+from tailguard.privacy.events import Unit, check_relation, common_unit, in_units
 
 # At which a dataset's totals are stated unless it is added with another one.
 DEFAULT_DELTA = 1e-6
@@ -266,7 +266,10 @@ class Ledger:
             If there is no room. Somebody else may be faster: only a reservation holds.
         """
         with transaction(self.path) as book:
-            self._admit(book, _events(run), rows)
+            events = _events(run)
+            if isinstance(run, Budget):  # it says nothing about the unit
+                events = in_units(events, _unit_of(book.entries(self.dataset), "row"))
+            self._admit(book, events, rows)
 
     def reserve(
         self, run: Budget | Iterable[Event], *, rows: int | None = None, method: str = "", note: str | None = None
@@ -354,6 +357,13 @@ class Ledger:
         """Return the terms, the accountant and the price of a run, or refuse it."""
         known = self._known(book)
         budget, relation = known.budget, known.relation
+        booked = book.entries(self.dataset)
+        if (run_unit := common_unit(events)) != (unit := _unit_of(booked, run_unit)):
+            raise BudgetExceeded(
+                f"{self.dataset!r} keeps its account for {unit}s, and this run speaks of {run_unit}s: what holds for "
+                "each row says nothing about a person with many. "
+                + ("Give groups= to the run." if unit == "person" else "Give such runs a dataset of their own.")
+            )
         if relation == "add-remove" and any(getattr(event, "relation", relation) != relation for event in events):
             raise BudgetExceeded(
                 f"{self.dataset!r} keeps its account for rows that are added or left out, and this run speaks of "
@@ -373,7 +383,7 @@ class Ledger:
             except ValueError:
                 raise LedgerError(
                     f"{self.dataset!r} states its totals at delta={known.delta:g}, which promises little to {rows} "
-                    f"rows: add the dataset anew with a delta well below {1.0 / rows:.2g}."
+                    f"{unit}s: add the dataset anew with a delta well below {1.0 / rows:.2g}."
                 ) from None
         accountant = known.accountant or accountant_for(events, budget)
         if not takes(accountant, events):
@@ -382,7 +392,6 @@ class Ledger:
                 "that it takes (method='auto' always is one), or give such runs a dataset and a budget of their own "
                 "(tailguard ledger add-dataset --accountant basic); the two budgets then add up."
             )
-        booked = book.entries(self.dataset)
         spent, prices = _spent(booked)
         left = known.delta - math.fsum(price[1] for price in prices)
         price = run_price(events, left, relation) if accountant == "basic" else self._alone(events, known)
@@ -416,6 +425,11 @@ def _summary(known: Dataset, entries: list[Entry]) -> Summary:
         free = room(known.accountant, known.budget, events, prices, known.delta, known.relation)
     unconfirmed = sum(entry.confirmed is None for entry in entries)
     return Summary(known, len(entries), unconfirmed, spent, free)
+
+
+def _unit_of(entries: list[Entry], otherwise: Unit) -> Unit:
+    """Return what the runs so far speak of: the first of them decides."""
+    return entries[0].unit if entries else otherwise
 
 
 def _spent(entries: list[Entry]) -> tuple[list[Event], list[Price]]:

@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from tailguard.ledger.accountants import ACCOUNTANTS, Accountant, Price
 from tailguard.privacy import Budget, Event, Relation
-from tailguard.privacy.events import check_relation
+from tailguard.privacy.events import Unit, check_relation, common_unit
 
 APPLICATION_ID = 0x7467_6C64  # "tgld"
 SCHEMA_VERSION = 1
@@ -149,12 +149,18 @@ class Entry:
     confirmed: str | None
     report: dict[str, Any] | None
 
+    @property
+    def unit(self) -> Unit:
+        """What the run speaks of, and ``n_rows`` counts: rows, or persons with all their rows."""
+        return common_unit(self.events)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain, JSON-ready data; an infinite epsilon becomes ``"inf"``."""
         fields = {name: value for name, value in vars(self).items() if name not in ("events", "price", "report")}
         epsilon = self.price[0] if self.price[0] < float("inf") else "inf"
         fields |= {"epsilon": epsilon, "delta": self.price[1]}
-        return fields | {"events": [event.to_dict() for event in self.events], "report": self.report}
+        fields |= {"unit": self.unit, "events": [event.to_dict() for event in self.events]}
+        return fields | {"report": self.report}
 
 
 class Transaction:

@@ -25,15 +25,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.engines import BlockFunction, Engine
+from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowFunction
 from tailguard.means.gaussian import on_grid, saturating_add
-from tailguard.privacy import Account, NoiseSource
+from tailguard.privacy import Account, NoiseSource, SystemNoise
 from tailguard.truncation import Grid, L2Clip
 
 Array = NDArray[np.float64]
@@ -41,6 +42,10 @@ Array = NDArray[np.float64]
 # Rows of a Gram matrix are rounded to 19 bits; noise on counts spans about 2**31 steps.
 _GRAM_BITS = 19
 _NOISE_BITS = 31
+# Draws that are worth a thread.
+_DRAWS = 128
+# Values of rows that several sums share while they are in a core's cache.
+_CACHED = 2**15
 
 
 class Noisy(NamedTuple):
@@ -58,6 +63,7 @@ class Queries:
     account: Account
     noise: NoiseSource
     _asked: int = field(default=0, init=False)
+    _held: dict[Any, NDArray[np.int64]] = field(default_factory=dict, init=False)
 
     @property
     def n(self) -> int:
@@ -79,9 +85,10 @@ class Queries:
 
     def mean(self, label: str, function: BlockFunction, width: int, bound: float, share: float) -> Noisy:
         """Release the mean over rows of ``function(X, y)``, (rows, width), each row clipped to L2 norm ``bound``."""
-        grid = Grid.of(L2Clip(bound), self.n)
-        total = self.engine.truncated_sum(RowFunction(function, width), grid)[0]
-        scale = grid.sensitivity(width, "replace-one") / self._spend(label, share, width)
+        grid = self.grid(bound)
+        total, roundings = self._vector_sum(function, width, grid)
+        sensitivity = grid.sensitivity(width, "replace-one") + roundings * math.sqrt(width)
+        scale = sensitivity / self._spend(label, share, width)
         noisy = saturating_add(total, self._draw(scale, width))
         return Noisy(np.asarray(noisy * (grid.unit / self.n), np.float64), scale * grid.unit / self.n)
 
@@ -89,8 +96,7 @@ class Queries:
         self, label: str, function: BlockFunction, shape: tuple[int, ...], sensitivity: float, share: float
     ) -> Noisy:
         """Release integer counts, divided by n; ``sensitivity`` is the L2 change that replacing one row can make."""
-        total = self.engine.integer_sum(function, shape)
-        return self.noisy_counts(label, total, sensitivity, share)
+        return self.noisy_counts(label, self.total(function, shape), sensitivity, share)
 
     def noisy_counts(self, label: str, total: Any, sensitivity: float, share: float) -> Noisy:
         """Release counts that were added up before, as in a bisection of one histogram."""
@@ -105,8 +111,9 @@ class Queries:
 
     def gram(self, label: str, function: BlockFunction, width: int, bound: float, share: float) -> Noisy:
         """Release the mean of u u' over rows, u the rows of ``function(X, y)`` clipped to L2 norm ``bound``."""
-        bits = min(_GRAM_BITS, (62 - self.n.bit_length()) // 2)
-        total = self.engine.integer_sum(lambda X, y: _exact_gram(function(X, y), bound, bits), (width, width))
+        bits = self.gram_bits
+        gram = function.gram(bound, bits) if hasattr(function, "gram") else _Gram(function, bound, bits)
+        total = self.total(gram, (width, width))
         # Rounding adds at most half a unit to each coordinate of a row of norm 2**bits.
         row = 2.0**bits * (1.0 + 2.0**-40) + math.sqrt(width) / 2.0
         scale = math.sqrt(2.0) * row**2 / self._spend(label, share, width * (width + 1) // 2)
@@ -118,12 +125,110 @@ class Queries:
         unit = (bound * 2.0**-bits) ** 2 / self.n
         return Noisy(np.asarray(saturating_add(total, noise) * unit, np.float64), scale * unit)
 
+    # ---------------------------------------------------------------- passes
+
+    def grid(self, bound: float) -> Grid:
+        """The grid of a `mean` of rows of norm ``bound``; public."""
+        return Grid.of(L2Clip(bound), self.n)
+
+    @property
+    def gram_bits(self) -> int:
+        """Bits that rows of a `gram` are rounded to; public."""
+        return min(_GRAM_BITS, (62 - self.n.bit_length()) // 2)
+
+    def together(self, *sums: Sum) -> None:
+        """Add up several sums in one pass over the rows, for queries that will ask for them.
+
+        Nothing leaves, and nothing is paid: the sums stay here until a query releases them. Where passes are not
+        shared (`tailguard.engines.engine.Engine`) every query takes its own, and nothing is done here.
+        """
+        if not getattr(self.engine, "shares_passes", False):
+            return
+        both = Together(sums)
+        found = self.engine.integer_sum(both, both.shape)
+        for one, total in zip(sums, both.cut(found), strict=True):
+            self._held[one] = total
+            if hasattr(one, "readings"):
+                self._held.update(one.readings(total))
+
+    def total(self, function: BlockFunction, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """The sum of integers over rows, from an earlier pass or from one of its own: **not released**."""
+        held = self._held.pop(function, None) if getattr(function, "fused", False) else None
+        return self.engine.integer_sum(function, shape) if held is None else held
+
+    def _vector_sum(self, function: BlockFunction, width: int, grid: Grid) -> tuple[NDArray[np.int64], float]:
+        """The sum of clipped vectors, and the roundings of the sum itself, by up to half a unit in each coordinate."""
+        rows: Any = function
+        if not hasattr(rows, "clipped"):
+            return self.engine.truncated_sum(RowFunction(function, width), grid)[0], 0.0
+        table = getattr(rows, "table", None)
+        if table is not None and table in self._held:
+            return table.total_at(self._held.pop(table), rows.clip, grid), 1.0
+        held = self._held.pop(rows.clipped(grid), None)
+        return self.engine.truncated_sum(rows, grid)[0] if held is None else held, 0.0
+
     def _spend(self, label: str, share: float, samples: int) -> float:
         return self.account.spend(share=share, label=label, samples=samples)
 
     def _draw(self, scale: float, size: int) -> NDArray[np.int64]:
         self._asked += 1
-        return self.noise.at(self._asked).discrete_gaussian(on_grid(scale), size)
+        source, scale = self.noise.at(self._asked), on_grid(scale)
+        if not isinstance(source, SystemNoise) or size < 2 * _DRAWS:
+            return source.discrete_gaussian(scale, size)
+        # Exact draws take ten microseconds each; a source without a stream may be asked in several threads at once.
+        threads = thread_count(self.engine.threads)
+        parts = np.diff(np.linspace(0, size, min(threads, size // _DRAWS) + 1).astype(int))
+        draws = parallel_map(lambda part: source.discrete_gaussian(scale, int(part)), parts, threads, products=False)
+        return np.concatenate(draws)
+
+
+class Sum(Protocol):
+    """A sum of integers over rows, one compiled pass; hashable, so that it can be found again."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the sum."""
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.int64]:
+        """Sum over a block of rows."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several sums in one pass: each takes a few rows while they are in a core's cache, then the next rows."""
+
+    sums: tuple[Sum, ...]
+    fused = True
+
+    @property
+    def shape(self) -> tuple[int]:
+        """All of them, one after the other."""
+        return (sum(math.prod(one.shape) for one in self.sums),)
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.int64]:
+        """Add up a block of rows."""
+        total, step = np.zeros(self.shape, np.int64), max(64, _CACHED // max(1, X.shape[1]))
+        for start in range(0, len(X), step):
+            rows = slice(start, start + step)
+            total += np.concatenate([one(X[rows], y[rows]).ravel() for one in self.sums])
+        return total
+
+    def cut(self, total: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return the sums apart."""
+        ends = np.cumsum([math.prod(one.shape) for one in self.sums])[:-1]
+        return [part.reshape(one.shape) for part, one in zip(np.split(total, ends), self.sums, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Gram:
+    """The Gram matrix of any function of rows."""
+
+    function: BlockFunction
+    bound: float
+    bits: int
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.int64]:
+        return _exact_gram(self.function(X, y), self.bound, self.bits)
 
 
 def _exact_gram(rows: Array, bound: float, bits: int) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Privacy: the promise, what was released, what that costs, and the noise that pays for it.
 
 Read in this order: :mod:`.events` (what was released), :mod:`.accounting` (its price, over
-:mod:`.gaussian`, :mod:`.concentrated` and :mod:`.subsampled`), :mod:`.budget` (the
+:mod:`.gaussian`, :mod:`.concentrated`, :mod:`.subsampled` and :mod:`.selection`), :mod:`.budget` (the
 promise), :mod:`.calibration` and :mod:`.account` (noise levels that keep it), :mod:`.noise` (the
 noise itself), :mod:`.report` (what the user is told).
 """
@@ -20,7 +20,7 @@ from tailguard.privacy.accounting import (
     zcdp_rho,
 )
 from tailguard.privacy.budget import Budget, OverBudgetError, check_delta, default_delta
-from tailguard.privacy.calibration import gaussian_mu, poisson_noise_multiplier, total_mu
+from tailguard.privacy.calibration import gaussian_mu, poisson_noise_multiplier, selection_mu, total_mu
 from tailguard.privacy.events import (
     ApproximateDP,
     Event,
@@ -28,6 +28,7 @@ from tailguard.privacy.events import (
     NotPrivate,
     PoissonGaussian,
     Relation,
+    Selection,
     UnknownEventError,
     ZeroConcentrated,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "PrivacyReport",
     "Relation",
     "SeededNoise",
+    "Selection",
     "SystemNoise",
     "UnknownEventError",
     "ZeroConcentrated",
@@ -72,6 +74,7 @@ __all__ = [
     "noise_source",
     "poisson_gaussian_epsilon",
     "poisson_noise_multiplier",
+    "selection_mu",
     "total_mu",
     "total_rho",
     "zcdp_delta",

@@ -6,6 +6,7 @@ events                                          priced by
 Gaussian                                        one mu² = Σ count mu², the exact GDP curve
 Gaussian and zCDP (and pure ε-DP, as ε²/2)      Σ rho, the tight zCDP conversion
 Poisson-sampled, with add-remove Gaussians      one privacy loss distribution
+Selections, with Gaussian and zCDP              the curve of all together, shifted (:mod:`.selection`)
 anything else                                   the groups above by basic composition, δ shared
 NotPrivate                                      inf
 unknown                                         :class:`UnknownEventError`
@@ -49,12 +50,15 @@ from tailguard.privacy.events import (
     NotPrivate,
     PoissonGaussian,
     Relation,
+    Selection,
     UnknownEventError,
     ZeroConcentrated,
     check_relation,
     common_relation,
+    common_unit,
 )
 from tailguard.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
+from tailguard.privacy.selection import Chosen, selected_epsilon
 from tailguard.privacy.subsampled import (
     Sampled,
     inverse_square,
@@ -83,7 +87,7 @@ _LOG_GRID_TAIL = -800.0
 # Part of delta kept for that mass.
 _TAIL_SHARE = 1e-9
 
-_KNOWN = (Gaussian, PoissonGaussian, ZeroConcentrated, ApproximateDP, NotPrivate)
+_KNOWN = (Gaussian, PoissonGaussian, ZeroConcentrated, ApproximateDP, Selection, NotPrivate)
 
 
 def epsilon_of(events: Iterable[Event], delta: float, relation: Relation | None = None) -> float:
@@ -109,7 +113,7 @@ def epsilon_of(events: Iterable[Event], delta: float, relation: Relation | None 
     UnknownEventError
         For an event that is not one of :mod:`tailguard.privacy.events`.
     ValueError
-        If add-remove is asked of events that only speak of replace-one.
+        If add-remove is asked of events that only speak of replace-one, or if some speak of rows and some of persons.
 
     Notes
     -----
@@ -139,6 +143,7 @@ def epsilon_of(events: Iterable[Event], delta: float, relation: Relation | None 
         return exact
     continuous = _price(known, shrunk, relation)
     log_tail = math.log(4.0 * draws) + float(np.logaddexp(0.0, continuous)) + _LOG_GRID_TAIL
+    log_tail += math.fsum(math.log(event.runs) for event in known if isinstance(event, Selection))
     if log_tail > math.log(_TAIL_SHARE) + math.log(delta):
         return exact
     return min(exact, continuous + 2.0 * inflation)
@@ -160,7 +165,7 @@ def total_rho(events: Iterable[Event], relation: Relation | None = None) -> floa
     Raises
     ------
     ValueError
-        For (ε, δ)-DP events with δ > 0, which imply no zCDP.
+        For (ε, δ)-DP events with δ > 0 and for selections, which imply no zCDP.
     """
     known = known_events(events)
     relation = common_relation(known) if relation is None else check_relation(relation)
@@ -169,6 +174,8 @@ def total_rho(events: Iterable[Event], relation: Relation | None = None) -> floa
     _check_answerable(known, relation)
     parts = []
     for event in map(_as_discrete, known):
+        if isinstance(event, Selection):
+            raise ValueError(f"a selection implies no rho-zCDP; give a budget in epsilon and delta; got {event!r}")
         if isinstance(event, ApproximateDP):
             if event.delta > 0.0:
                 raise ValueError(f"an (epsilon, delta)-DP event with delta > 0 implies no rho-zCDP; got {event!r}")
@@ -179,7 +186,7 @@ def total_rho(events: Iterable[Event], relation: Relation | None = None) -> floa
 
 
 def known_events(events: Iterable[Event]) -> list[Event]:
-    """Return the events as a list; raise :class:`UnknownEventError` for a stranger."""
+    """Return the events as a list; raise for a stranger (:class:`UnknownEventError`) and for two units."""
     if isinstance(events, Event):
         raise TypeError(f"events must be a list of events; got the single event {events!r}")
     known = list(events)
@@ -187,6 +194,7 @@ def known_events(events: Iterable[Event]) -> list[Event]:
         if type(event) not in _KNOWN:
             names = sorted(kind.__name__ for kind in _KNOWN)
             raise UnknownEventError(f"events must be among {names}; got {event!r}")
+    common_unit(known)
     return known
 
 
@@ -209,6 +217,8 @@ def _as_discrete(event: Event) -> Event:
         return ZeroConcentrated(0.5 * event.mu * event.mu, event.count, event.relation)
     if isinstance(event, PoissonGaussian):
         return ZeroConcentrated(0.5 * inverse_square(event.noise_multiplier), event.count, event.relation)
+    if isinstance(event, Selection):
+        return Selection(event.mu, event.stop, event.heads, concentrated=True, relation=event.relation)
     return event
 
 
@@ -219,6 +229,7 @@ class _Groups:
     mu: float
     rho: float
     sampled: tuple[Sampled, ...]
+    chosen: tuple[Chosen, ...]
     epsilon: float
     delta: float
 
@@ -234,6 +245,7 @@ def _price(events: list[Event], delta: float, relation: Relation) -> float:
 def _group(events: list[Event], relation: Relation, *, pure_as_zcdp: bool) -> _Groups:
     mu_squares, rhos, epsilons, deltas = [], [], [], []
     sampled: dict[tuple[float, float], int] = {}
+    chosen: list[Chosen] = []
     any_sampled = any(isinstance(event, PoissonGaussian) for event in events)
     for event in events:
         steps = _steps(event, relation)
@@ -249,6 +261,8 @@ def _group(events: list[Event], relation: Relation, *, pure_as_zcdp: bool) -> _G
             sampled[key] = sampled.get(key, 0) + event.count
         elif isinstance(event, ZeroConcentrated):
             rhos.append(event.count * steps**2 * event.rho)
+        elif isinstance(event, Selection):
+            chosen.append(Chosen(steps * event.mu, event.stop, event.heads, event.runs, event.concentrated))
         elif isinstance(event, ApproximateDP) and pure_as_zcdp and event.delta == 0.0:
             rhos.append(event.count * 0.5 * steps**2 * event.epsilon * event.epsilon)
         elif isinstance(event, ApproximateDP):
@@ -259,6 +273,7 @@ def _group(events: list[Event], relation: Relation, *, pure_as_zcdp: bool) -> _G
         math.sqrt(math.fsum(mu_squares)),
         math.fsum(rhos),
         tuple(Sampled(*key, count) for key, count in sorted(sampled.items())),
+        tuple(chosen),
         math.fsum(epsilons),
         math.fsum(deltas),
     )
@@ -266,7 +281,9 @@ def _group(events: list[Event], relation: Relation, *, pure_as_zcdp: bool) -> _G
 
 def _price_groups(groups: _Groups, delta: float, relation: Relation) -> float:
     prices: list[Callable[[float], float]] = []
-    if groups.rho > 0.0:
+    if groups.chosen:
+        prices.append(lambda d: selected_epsilon(groups.chosen, groups.mu, groups.rho, d))
+    elif groups.rho > 0.0:
         rho = groups.rho + 0.5 * groups.mu * groups.mu
         prices.append(lambda d: zcdp_epsilon(rho, d))
     elif groups.mu > 0.0:

@@ -5,31 +5,34 @@ parameters that decide its privacy.  Accountants price lists of events
 (:func:`tailguard.privacy.epsilon_of`) and refuse those that they do not know, so a new
 mechanism can never be counted as free by accident.
 
-======================  ==================================================  =============
-event                   one release of it                                   relation
-======================  ==================================================  =============
-:class:`Gaussian`       value + N(0, sd²), mu = sensitivity / sd            either
-:class:`PoissonGaussian`  the same on a Poisson sample of the rows          add-remove
-:class:`ZeroConcentrated`  anything that is rho-zCDP                        either
-:class:`ApproximateDP`  anything that is (epsilon, delta)-DP                either
-:class:`NotPrivate`     data left without protection                        none
-======================  ==================================================  =============
+=========================  ========================================  ==========
+event                      one release of it                         relation
+=========================  ========================================  ==========
+:class:`Gaussian`          value + N(0, sd²), mu = sensitivity / sd  either
+:class:`PoissonGaussian`   the same on a Poisson sample of the rows  add-remove
+:class:`ZeroConcentrated`  anything that is rho-zCDP                 either
+:class:`ApproximateDP`     anything that is (epsilon, delta)-DP      either
+:class:`Selection`         the best of a secret number of runs       either
+:class:`NotPrivate`        data left without protection              none
+=========================  ========================================  ==========
 
 Relations: two data sets are neighbours under *replace-one* if they have the same public
 number of rows and differ in one of them, and under *add-remove* if one is the other with
-one row more.
+one row more.  Units: what "one" is, a row, or a person with all rows that are theirs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from copy import copy
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from tailguard import _checks
 
 Relation = Literal["replace-one", "add-remove"]
+Unit = Literal["row", "person"]
 
 
 class UnknownEventError(TypeError):
@@ -44,6 +47,14 @@ def check_relation(relation: object) -> Relation:
     raise ValueError(f"relation must be one of {list(get_args(Relation))}; got {relation!r}")
 
 
+def check_unit(unit: object) -> Unit:
+    """Return ``unit`` if it is a row or a person."""
+    for known in get_args(Unit):
+        if unit == known:
+            return known
+    raise ValueError(f"unit must be one of {list(get_args(Unit))}; got {unit!r}")
+
+
 @dataclass(frozen=True)
 class Event:
     """One entry of a privacy ledger; see the subclasses.
@@ -52,9 +63,12 @@ class Event:
     ----------
     label : str
         What the release was spent on, for people.
+    unit : {"row", "person"}
+        What neighbours differ in one of; see :func:`in_units`.
     """
 
     label: str = ""
+    unit: Unit = field(default="row", repr=False)
 
     @property
     def releases(self) -> int:
@@ -71,8 +85,10 @@ class Event:
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the event as plain, JSON-ready data; infinities become ``"inf"``."""
+        """Return the event as plain, JSON-ready data; infinities become ``"inf"``, and a unit of rows is left out."""
         fields = {key: "inf" if value == math.inf else value for key, value in asdict(self).items()}
+        if self.unit == "row":
+            del fields["unit"]
         return {"event": type(self).__name__, **fields}
 
     @staticmethod
@@ -91,8 +107,9 @@ class Event:
         kind = _KINDS.get(name) if isinstance(name, str) else None
         if kind is None:
             raise UnknownEventError(f"event must be one of {sorted(_KINDS)}; got {name!r}")
+        unit = check_unit(fields.pop("unit", "row"))
         numbers = {k: math.inf if v == "inf" and k != "label" else v for k, v in fields.items()}
-        return kind(**numbers)
+        return in_units([kind(**numbers)], unit)[0]
 
 
 def _times(count: int) -> str:
@@ -278,6 +295,77 @@ class ApproximateDP(Event):
 
 
 @dataclass(frozen=True, init=False)
+class Selection(Event):
+    """The best of a secret number of runs, and nothing about the others.
+
+    A coin shows heads with probability ``stop`` and is tossed until the ``heads``-th of them; there are as many runs as
+    tails, and if there are none all is tossed again.  The number of runs does not depend on the data and must not
+    be released.  Runs are independent and identically distributed: each draws its candidate anew.  See
+    :mod:`tailguard.privacy.selection` for the price.
+
+    Parameters
+    ----------
+    mu : float
+        One run, the score that it is judged by included, is ``mu``-GDP.
+    stop : float
+        Probability of heads, in (0, 1).
+    heads : int
+        How many of them end the series; 1 makes the number of runs geometric, more make it less spread.
+    samples : int
+        Number of discrete-Gaussian draws of one run.
+    concentrated : bool
+        One run is mu²/2-zCDP, and not known to be mu-GDP.
+    relation : {"replace-one", "add-remove"}
+        The neighbours that ``mu`` speaks of.
+    label : str
+        What it was spent on.
+    """
+
+    mu: float = 0.0
+    stop: float = 0.5
+    heads: int = 1
+    samples: int = 0
+    concentrated: bool = False
+    relation: Relation = "replace-one"
+
+    def __init__(
+        self,
+        mu: float,
+        stop: float,
+        heads: int = 1,
+        samples: int = 0,
+        concentrated: bool = False,
+        relation: Relation = "replace-one",
+        label: str = "",
+    ) -> None:
+        _set(
+            self,
+            label=str(label),
+            mu=_checks.nonnegative("mu", mu),
+            stop=_checks.probability("stop", stop),
+            heads=_checks.count("heads", heads),
+            samples=_checks.count("samples", samples, least=0),
+            concentrated=_checks.yes_or_no("concentrated", concentrated),
+            relation=check_relation(relation),
+        )
+
+    @property
+    def draws(self) -> int:
+        """Those of a run that are priced: once for the run that is released, ``heads + 1`` times for the others."""
+        return (self.heads + 2) * self.samples
+
+    @property
+    def runs(self) -> float:
+        """The expected number of runs."""
+        return self.heads * (1.0 / self.stop - 1.0) / -math.expm1(self.heads * math.log(self.stop))
+
+    def describe(self) -> str:
+        """Return one plain line about the mechanism."""
+        kind = f"rho = {0.5 * self.mu * self.mu:.6g}" if self.concentrated else f"mu = {self.mu:.6g}"
+        return f"best of a secret number of runs, {self.runs:.4g} expected, {kind} each"
+
+
+@dataclass(frozen=True, init=False)
 class NotPrivate(Event):
     """Data left without protection: priced at epsilon = inf under any relation.
 
@@ -306,7 +394,7 @@ def _set(event: Event, **values: object) -> None:
 
 
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Gaussian, PoissonGaussian, ZeroConcentrated, ApproximateDP, NotPrivate)
+    kind.__name__: kind for kind in (Gaussian, PoissonGaussian, ZeroConcentrated, ApproximateDP, Selection, NotPrivate)
 }
 
 
@@ -318,3 +406,39 @@ def common_relation(events: Iterable[Event]) -> Relation:
     """
     relations = {event.relation for event in events if hasattr(event, "relation")}
     return "add-remove" if relations == {"add-remove"} else "replace-one"
+
+
+def in_units(events: Iterable[Event], unit: Unit) -> tuple[Event, ...]:
+    """Return the same releases with neighbours that differ in a row, or in a person with all their rows.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        Releases whose sensitivities hold for the unit.
+    unit : {"row", "person"}
+        What neighbours differ in one of.
+    """
+    unit = check_unit(unit)
+    marked = tuple(copy(event) for event in events)
+    for event in marked:
+        _set(event, unit=unit)
+    return marked
+
+
+def common_unit(events: Iterable[Event]) -> Unit:
+    """Return the unit that all the events speak of; what is not private at all speaks of any.
+
+    Raises
+    ------
+    ValueError
+        If they differ: what holds for each row says nothing about a person with many.
+    """
+    known = tuple(events)
+    units = {event.unit for event in known if not isinstance(event, NotPrivate)}
+    if len(units) > 1:
+        raise ValueError(
+            "events must all speak of rows or all of persons; got both: what holds for each row says nothing about "
+            "a person with many rows. Give groups= to every run."
+        )
+    units = units or {event.unit for event in known}
+    return units.pop() if len(units) == 1 else "row"

@@ -59,6 +59,31 @@ def _log_delta(mu: float, epsilon: float) -> float:
     return near + math.log1p(-math.exp(log_phi + math.log(far) - near))
 
 
+def log_deltas(mu: float, epsilons: np.ndarray) -> np.ndarray:
+    """Return log δ(ε) for 0 < mu < inf and many ε, of either sign.
+
+    For ε < 0 the pair is turned round: δ(ε) = 1 − e^ε + e^ε δ(−ε).
+    """
+    size = np.abs(epsilons)
+    x = size / mu - 0.5 * mu
+    with np.errstate(divide="ignore"):
+        if mu < _SMALL_MU:
+            end = 2.0 * _TAIL / (x + np.sqrt(x * x + 2.0 * _TAIL))
+            t = 0.5 * end[:, None] * (_NODES + 1.0)
+            integrand = np.exp(-x[:, None] * t - 0.5 * t * t) * -np.expm1(-mu * t)
+            log_ratio = np.log(0.5 * end * (integrand @ _WEIGHTS))
+        else:  # R(x) − R(x + mu); for x < 0 by the distribution function, where the Mills ratio overflows
+            far = _MILLS * erfcx((x + mu) / math.sqrt(2.0))
+            near = np.where(
+                x > 0.0, np.log(_MILLS * erfcx(np.maximum(x, 0.0) / math.sqrt(2.0))), log_ndtr(-x) + 0.5 * x * x
+            )
+            near += np.where(x > 0.0, 0.0, _LOG_SQRT_2PI)
+            log_ratio = near + np.log1p(-np.exp(np.log(far) - near))
+        log_delta = -0.5 * x * x - _LOG_SQRT_2PI + log_ratio
+        turned = np.log(-np.expm1(-size) + np.exp(-size + log_delta))
+    return np.where(epsilons < 0.0, turned, log_delta)
+
+
 def gdp_delta(mu: float, epsilon: float) -> float:
     """Return the smallest δ such that every mu-GDP mechanism is (ε, δ)-DP.
 

@@ -283,7 +283,7 @@ def _grid_scale(scale: float) -> float:
     return scale
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=128)  # a default fit has two dozen scales
 def _opendp_gaussian(scale: float) -> Any:
     """Return OpenDP's discrete Gaussian on vectors of 64-bit integers."""
     from opendp.domains import atom_domain, vector_domain

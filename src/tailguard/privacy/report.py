@@ -24,14 +24,18 @@ from tailguard.privacy.events import (
     Gaussian,
     NotPrivate,
     Relation,
+    Unit,
     ZeroConcentrated,
     check_relation,
+    check_unit,
     common_relation,
+    common_unit,
 )
 from tailguard.privacy.noise import NoiseSource
 
 # n enters the released values as a divisor, so a row that is "removed" is one that contributes nothing.
 _NEIGHBOURS = {"replace-one": "is replaced", "add-remove": "is added or left out (their number is public)"}
+_UNITS = {"row": ("rows", ""), "person": ("persons", ", with all their rows,")}
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class PrivacyReport:
     parameters : dict
         Its public parameters.
     n_rows : int or None
-        Public number of rows.
+        Public number of rows; of persons, where the unit is a person: the number of their rows is not public.
     budget : str
         The promise that was made beforehand, in words.
     """
@@ -149,12 +153,18 @@ class PrivacyReport:
         Raises
         ------
         ValueError
-            For no reports, for different numbers of rows, or if the deltas add up to 1 or more.
+            For no reports, for different numbers of rows, if the deltas add up to 1 or more, or if some speak of
+            rows and some of persons: what holds for each row says nothing about a person with many.
         """
         if not reports:
             raise ValueError("reports must have at least one entry; got none")
         if len(reports) == 1:
             return reports[0]
+        if len({report.unit for report in reports}) > 1:
+            raise ValueError(
+                "reports must all speak of rows or all of persons; got both: what holds for each row says nothing "
+                "about a person with many rows. Give groups= to every fit."
+            )
         rows = {report.n_rows for report in reports if report.n_rows is not None}
         if len(rows) > 1:
             raise ValueError(f"reports must be on the same data; got numbers of rows {sorted(rows)}")
@@ -188,13 +198,24 @@ class PrivacyReport:
         return PrivacyReport.combine(self, other)
 
     @property
+    def unit(self) -> Unit:
+        """What neighbours differ in one of: a "row", or a "person" with all their rows, where ``groups=`` was given."""
+        return common_unit(self.events)
+
+    @property
+    def units(self) -> str:
+        """The unit in the plural, for sentences about `n_rows` of them."""
+        return _UNITS[self.unit][0]
+
+    @property
     def guarantee(self) -> str:
         """The guarantee in one plain sentence."""
-        rows = "rows" if self.n_rows is None else f"{self.n_rows} rows"
+        rows, whole = _UNITS[self.unit]
+        rows = rows if self.n_rows is None else f"{self.n_rows} {rows}"
         would = "" if self.private else "would be "
         text = (
             f"{would}({_up(self.epsilon)}, {_up(self.delta)})-differentially private "
-            f"when one of the {rows} {_NEIGHBOURS[self.relation]}"
+            f"when one of the {rows}{whole} {_NEIGHBOURS[self.relation]}"
         )
         if self.private:
             return text
@@ -253,8 +274,12 @@ class PrivacyReport:
         return table
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain, JSON-ready data; infinities become ``"inf"``."""
-        return {
+        """Return the report as plain, JSON-ready data; infinities become ``"inf"``.
+
+        ``"unit": "person"`` is there where the guarantee is for persons; without it, it is for rows.
+        """
+        unit = {} if self.unit == "row" else {"unit": self.unit}
+        return unit | {
             "epsilon": _plain(self.epsilon),
             "delta": self.delta,
             "relation": self.relation,
@@ -278,7 +303,10 @@ class PrivacyReport:
         TypeError, ValueError
             If a field is missing, unknown or not what it should be.
         """
-        fields = _checks.exactly("report", data, {field.name for field in dataclass_fields(cls)})
+        names = {field.name for field in dataclass_fields(cls)}
+        fields = _checks.exactly(
+            "report", {"unit": "row"} | dict(data) if isinstance(data, Mapping) else data, names | {"unit"}
+        )
         epsilon, events, reasons = (fields[name] for name in ("epsilon", "events", "reasons"))
         if not isinstance(events, (list, tuple)) or not isinstance(reasons, (list, tuple)):
             raise TypeError("events and reasons of a report must be lists")
@@ -297,6 +325,8 @@ class PrivacyReport:
             n_rows=None if n_rows is None else _checks.count("n_rows", n_rows),
             budget=str(fields["budget"]),
         )
+        if check_unit(fields["unit"]) != report.unit:
+            raise ValueError("unit must be that of the events of a report")
         if report.private and (report.reasons or math.isinf(report.epsilon)):
             raise ValueError("private must be false in a report with reasons against it, or with an infinite epsilon")
         return report

@@ -7,7 +7,7 @@ numbers), :mod:`.rows` and :mod:`.scratch` (what a fit is given), :mod:`.writing
 
 from tailguard.tables.cells import encode_features, encode_target
 from tailguard.tables.files import TableFile, open_table
-from tailguard.tables.rows import DerivedRows, derived_source, training_rows
+from tailguard.tables.rows import DerivedRows, derived_source, read_ids, training_rows
 from tailguard.tables.schema import CATEGORY, COUNT, IGNORE, NUMBER, Column, CsvFormat, Recipe, TableSchema, choose
 from tailguard.tables.writing import RowWriter, kept_cells
 
@@ -29,5 +29,6 @@ __all__ = [
     "encode_target",
     "kept_cells",
     "open_table",
+    "read_ids",
     "training_rows",
 ]

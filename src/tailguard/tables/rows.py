@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.engines.source import MEMORY, Source
+from tailguard.engines.source import MEMORY, Source, cells_of
 from tailguard.tables.cells import encode_rows
 from tailguard.tables.files import TableFile
 from tailguard.tables.schema import Recipe
@@ -107,6 +107,11 @@ def derived_source(
 ) -> Source:
     """Return a source of made rows, for a fit or a mean; up to ``memory`` bytes of them are kept."""
     return _DerivedSource(rows, columns, target, memory)
+
+
+def read_ids(table: TableFile, column: str) -> NDArray[Any]:
+    """Return a column of a table as it is, for `groups`: cells of a CSV as text, None for an empty one."""
+    return cells_of(table.batches, column)
 
 
 def training_rows(table: TableFile, recipe: Recipe, memory: int = MEMORY, progress: Progress | None = None) -> Source:

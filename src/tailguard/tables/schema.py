@@ -16,6 +16,9 @@ in a small TOML or JSON file::
     sex = ["female", "male"]       # categories, all of them
     patient_id = "ignore"
 
+    [ranges]                       # optional: where numbers lie, as a codebook says; for accuracy (docs/hints.md)
+    age = [0, 120]
+
 A `Recipe` is the part of a schema that one model uses, and the map from cells to numbers. It is total: every cell has
 a defined meaning, so no cell can raise.
 
@@ -41,12 +44,13 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tailguard._checks import one_of
 from tailguard.engines.csv import check_delimiter
+from tailguard.hints import Hints
 
 VERSION = 1
 NUMBER, COUNT, CATEGORY, IGNORE = "number", "count", "category", "ignore"
@@ -146,6 +150,16 @@ class Column:
         return Column(name, value)
 
 
+def _ranges(schema: TableSchema, data: Any) -> dict[str, tuple[float, float]]:
+    """Check the declared ranges: of numbers and counts, each a pair."""
+    if not isinstance(data, dict):
+        raise ValueError("ranges must be a table of columns and pairs, such as  age = [0, 120]")
+    for name in data:
+        if name not in schema.columns or schema.columns[name].kind not in (NUMBER, COUNT):
+            raise ValueError(f"ranges is about {name!r}, which is not declared as a number or a count")
+    return dict(Hints(ranges=data).ranges or {})  # type: ignore[arg-type]
+
+
 def _categories(name: str, values: Sequence[Any]) -> tuple[Category, ...]:
     """Check the categories of a column: one type, all different."""
     if len(values) < 2:
@@ -195,10 +209,24 @@ class TableSchema:
         By name, in the order of the file.
     csv : CsvFormat
         How the file is written, if it is CSV.
+    ranges : dict of str to (float, float)
+        Where the numbers of some columns lie: public hints.
     """
 
     columns: dict[str, Column] = field(default_factory=dict, hash=False)
     csv: CsvFormat = COMMAS
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict, hash=False)
+
+    def hints(self, recipe: Recipe) -> Hints | None:
+        """Return the hints for a model of some of the columns, if ranges are declared; indicators are 0 or 1."""
+        if not self.ranges:
+            return None
+        indicators = [name for column in recipe.features if column.kind == CATEGORY for name in column.feature_names]
+        return Hints(
+            ranges={column.name: self.ranges[column.name] for column in recipe.features if column.name in self.ranges},
+            categories=dict.fromkeys(indicators, (0.0, 1.0)),
+            target_range=None if recipe.target.kind == CATEGORY else self.ranges.get(recipe.target.name),
+        )
 
     @staticmethod
     def of(columns: Iterable[Column], csv: CsvFormat | None = None) -> TableSchema:
@@ -241,14 +269,15 @@ class TableSchema:
         version = data["tailguard_schema"]
         if version != VERSION or isinstance(version, bool):
             raise ValueError(f"tailguard_schema must be {VERSION}; got {version!r} (from a newer tailguard?)")
-        for name in data.keys() - {"tailguard_schema", "csv", "columns"}:
-            raise ValueError(f"{name!r} is not a part of a schema: it has tailguard_schema, csv and columns")
+        for name in data.keys() - {"tailguard_schema", "csv", "columns", "ranges"}:
+            raise ValueError(f"{name!r} is not a part of a schema: it has tailguard_schema, csv, columns and ranges")
         csv, columns = data.get("csv", {}), data.get("columns", {})
         if not isinstance(csv, dict) or csv.keys() - {"delimiter", "decimal"}:
             raise ValueError("csv must hold delimiter and decimal only")
         if not isinstance(columns, dict) or len(columns) > MAX_COLUMNS:
             raise ValueError(f"columns must be a table of at most {MAX_COLUMNS} names")
-        return TableSchema.of((Column.declared(name, value) for name, value in columns.items()), CsvFormat(**csv))
+        found = TableSchema.of((Column.declared(name, value) for name, value in columns.items()), CsvFormat(**csv))
+        return replace(found, ranges=_ranges(found, data.get("ranges", {})))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
@@ -256,6 +285,7 @@ class TableSchema:
             "tailguard_schema": VERSION,
             "csv": {"delimiter": self.csv.delimiter, "decimal": self.csv.decimal},
             "columns": {name: column.declaration() for name, column in self.columns.items()},
+            **({"ranges": {name: list(pair) for name, pair in self.ranges.items()}} if self.ranges else {}),
         }
 
 

@@ -1,0 +1,214 @@
+r"""Stage A with public hints (`tailguard.hints`): columns for the price of a few looks, or of none.
+
+With a large budget the columns are located as ever, and hints only narrow what was found (`narrowed`): no truncation
+beyond a range, no scale beyond the root of a second moment. (One mean and scale for exchangeable columns did not help
+there: 1.06 x the risk.) With a small budget, `locate_known` asks as little as it can:
+
+=========================  ================================================  =====================  =================
+what is said of a column   query: one row                                    L2 sensitivity         share
+=========================  ================================================  =====================  =================
+a moment                   none: its root is the scale                       -                      -
+a few values               ``v = clip((x - middle)/half, +-1)``, c columns   2 sqrt(c)              `F_FEW`
+exchangeable, or a range   k counts of exponents of ``(x - shift)/half``     sqrt(2) k, over k      `HISTOGRAM`
+of k such columns          the mean over the k columns of ``clip(v, +-1)``   2                      `MEAN`
+=========================  ================================================  =====================  =================
+
+Columns that are exchangeable, and all columns with nothing but a range *in units of their range*, are pooled: k values
+of one row give one histogram, as noisy as that of a single column. A row adds k counts wherever its values fall,
+replacing it moves at most k from some bins to others: an L2 change of at most ``sqrt(2) k``, reached if all were in one
+bin. A mean of k numbers in [-1, 1] is in [-1, 1]. Neither proof asks whether the hint is true.
+
+For pooled columns that are less alike than was said, the common scale is too large for some and too small for others.
+The Gram matrix of the steps (`tailguard.default.small`) sees it if it is large; else it costs accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.default.columns import Columns, read_first
+from tailguard.default.rows import TOPS, first_look
+from tailguard.hints import Known
+from tailguard.kernels.features import predict
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+HISTOGRAM, MEAN = (0.034, 0.15), (0.083, 0.05)  # noise worth paying for, and the most to pay
+F_FEW = 0.02
+LOOKS = (1.0, 0.7)  # shares of a first and of a second look, of the above
+FLOOR = 7.0  # times the noise of the mean, the least variance of a column of few values, over half its range squared
+SMALL = 0.03  # noise-to-signal ratio of a gradient from which columns are pooled
+FAR = 0.6  # a mean so many scales from where one looked is looked at again
+REACH = 8.0  # roots of the second moment, or bounds of the histogram, at which a column is truncated
+_RANGE, _FEW, _MOMENT = -1, -2, -3  # kinds of columns beside numbers of groups
+
+
+def narrowed(columns: Columns, known: Known | None) -> Columns:
+    """What was found, within what is known; post-processing."""
+    if known is None:
+        return columns
+    scale = np.minimum(columns.scale, known.root)
+    return _truncated(replace(columns, scale=scale), known.lower, known.upper)
+
+
+def narrowed_target(column: Columns, known: Known | None) -> Columns:
+    """The same for the target; one that was not seen is taken to fill its range as a normal variable would."""
+    if known is None or known.target_range is None:
+        return column
+    low, high = known.target_range
+    if not column.seen[0]:
+        return _guess(np.array([low]), np.array([high]))
+    if column.upper[0] <= low or column.lower[0] >= high:  # the targets were seen elsewhere: the range is a mistake
+        return column
+    return _truncated(column, np.array([low]), np.array([high]))
+
+
+def locate_known(queries: Queries, known: Known, centred: bool, broader: float = 1.0) -> Columns:
+    """Locate columns about each of which something is known, with a small budget; pooled scales times ``broader``."""
+    d = len(known.lower)
+    columns = Columns(np.zeros(d), np.ones(d), np.zeros(d), np.ones(d), np.zeros(d, bool))
+    kind = np.where(known.few, _FEW, np.where(np.isfinite(known.root), _MOMENT, known.group))
+    pools = [pool for pool in (*_groups(kind), np.flatnonzero(kind == _RANGE)) if len(pool)]
+    parts = [(which, _by_moment(known, which)) for which in [np.flatnonzero(kind == _MOMENT)]]
+    few = np.flatnonzero(kind == _FEW)
+    parts += [(few, _by_values(queries, known, few))] if len(few) else []
+    parts += [(pool, _by_pool(queries, known, pool, 1.0 / len(pools), centred, broader)) for pool in pools]
+    for which, part in parts:
+        for name in ("centre", "reach", "mean", "scale", "seen"):
+            getattr(columns, name)[which] = getattr(part, name)
+    columns = _truncated(columns, known.lower, known.upper)
+    return columns if centred else replace(columns, mean=np.zeros(d))
+
+
+# ---------------------------------------------------------------- one kind of hint each
+
+
+def _by_moment(known: Known, which: Integers) -> Columns:
+    """The scale is the root of the second moment; nothing is asked."""
+    scale = known.root[which]
+    centre = np.clip(0.0, known.lower[which], known.upper[which])
+    return Columns(centre, REACH * scale, centre, scale, np.ones(len(which), bool))
+
+
+def _by_values(queries: Queries, known: Known, which: Integers) -> Columns:
+    """Columns of few values: given its mean, such a column varies at most as one that takes the ends only."""
+    low, high = known.lower[which], known.upper[which]
+    rows = PooledValues(tuple(which), tuple(low), tuple(high), tuple((low + high) / 2.0), tuple((high - low) / 2.0))
+    mean, sd = queries.mean("column means", rows, len(which), math.sqrt(len(which)), F_FEW)
+    mean = np.clip(mean, -1.0, 1.0)
+    half = (high - low) / 2.0
+    scale = half * np.sqrt(np.clip(1.0 - mean * mean, min(1.0, FLOOR * sd), 1.0))
+    return Columns((low + high) / 2.0, half, (low + high) / 2.0 + half * mean, scale, np.ones(len(which), bool))
+
+
+def _by_pool(queries: Queries, known: Known, pool: Integers, part: float, centred: bool, broader: float) -> Columns:
+    """Columns that are alike, in units of their ranges if they have any: one look for all, two if they lie far away."""
+    k = len(pool)
+    low, high = known.lower[pool], known.upper[pool]
+    shift, unit = np.zeros(k), np.ones(k)
+    if np.all(known.bounded[pool]):
+        unit = (high - low) / 2.0
+        shift = np.where((low <= 0.0) & (high >= 0.0), 0.0, (low + high) / 2.0)
+    histogram = part * queries.share_for(math.sqrt(2.0), *HISTOGRAM)
+    moment = part * queries.share_for(2.0, *MEAN)
+    centre, mean, scale, top, seen = 0.0, 0.0, 1.0, 1.0 / REACH, False
+    for share in LOOKS:
+        values = PooledValues(tuple(pool), tuple(low), tuple(high), tuple(shift + unit * centre), tuple(unit))
+        # k counts a row, so that they are whole numbers; over k they are fractions of rows.
+        counts = PooledCounts(values)
+        noisy = queries.counts("column scales", counts, counts.shape, math.sqrt(2.0) * k, share * histogram)
+        reading = read_first(noisy.value[0] / k, noisy.sd / k)
+        if not reading.seen:
+            break
+        top, seen = 2.0**reading.top, True
+        spread = top * math.sqrt(reading.square)
+        scale = broader * spread
+        average = PooledMean(values, 2.0 * spread)
+        (found,), sd = queries.mean("column means", average, 1, 1.0, share * moment)
+        found *= max(0.0, 1.0 - sd * sd / max(found * found, 1e-300))
+        mean = centre + 2.0 * spread * float(np.clip(found, -1.0, 1.0))
+        if not centred or abs(mean - centre) < FAR * spread:
+            break
+        centre = mean
+    if not seen and np.all(known.bounded[pool]):
+        return _guess(low, high)
+    reach = np.full(k, REACH * top)
+    return Columns(shift + unit * centre, unit * reach, shift + unit * mean, unit * scale, np.full(k, seen))
+
+
+def _guess(low: Array, high: Array) -> Columns:
+    """Columns that are taken to fill their ranges as normal variables would."""
+    middle, half = (low + high) / 2.0, (high - low) / 2.0
+    return Columns(middle, half, middle, half / 3.0, np.ones(len(low), bool))
+
+
+def _truncated(columns: Columns, low: Array, high: Array) -> Columns:
+    """Columns truncated to ranges, too."""
+    lower, upper = np.clip(columns.lower, low, high), np.clip(columns.upper, low, high)
+    mean = np.clip(columns.mean, lower, upper)
+    return replace(columns, centre=(lower + upper) / 2.0, reach=(upper - lower) / 2.0, mean=mean)
+
+
+def _groups(group: Integers) -> list[Integers]:
+    """Members of every group."""
+    return [np.flatnonzero(group == k) for k in range(int(group.max(initial=-1)) + 1)]
+
+
+# ---------------------------------------------------------------- what a row adds
+
+
+@dataclass(frozen=True)
+class PooledValues:
+    """``clip((clip(x, low, high) - shift)/unit, -1, 1)`` of some columns; a missing value becomes 0."""
+
+    columns: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    shift: tuple[float, ...]
+    unit: tuple[float, ...]
+
+    def values(self, X: NDArray[Any]) -> Array:
+        """The same before it is clipped to +-1, missing values included."""
+        with np.errstate(all="ignore"):
+            inside = np.clip(np.asarray(X[:, list(self.columns)], np.float64), np.array(self.low), np.array(self.high))
+            return np.asarray((inside - np.array(self.shift)) / np.array(self.unit))
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Values of a block of rows."""
+        return np.nan_to_num(np.clip(self.values(X), -1.0, 1.0), nan=0.0)
+
+
+@dataclass(frozen=True)
+class PooledCounts:
+    """One histogram of binary exponents for all columns: one row adds one count for each."""
+
+    values: PooledValues
+    shape = (1, len(TOPS) + 1)
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Integers:
+        """Counts of a block of rows."""
+        return first_look(self.values.values(X).reshape(-1, 1))
+
+
+@dataclass(frozen=True)
+class PooledMean:
+    """The mean over columns of ``clip(value/bound, -1, 1)``, one number a row."""
+
+    values: PooledValues
+    bound: float
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Means of a block of rows."""
+        with np.errstate(all="ignore"):
+            v = np.nan_to_num(np.clip(self.values.values(X) / self.bound, -1.0, 1.0), nan=0.0)
+        # Added up in one order for every row, so that where a row stands does not change its last bit.
+        k, mean = v.shape[1], np.empty(len(v))
+        predict(np.ascontiguousarray(v), np.zeros(k), np.full(k, 1.0 / k), mean)
+        return mean[:, None]

@@ -1,0 +1,76 @@
+r"""A private mean of a column whose range, or a bound on whose second moment, is known.
+
+A mean of values clipped to a range of half-width h has noise ``2 h/(n mu)`` and no bias; the mean of the default has a
+clip c of its own, noise ``2 c/(n mu)``, a bias if there are tails, and pays for finding c. Which is better depends on
+the spread of the values *inside* their range, so that is looked at first, coarsely: if the half-width is at most
+`NARROW` scales, the rest of the budget goes to one clipped mean.
+
+==============  ======================================  ==========================  ===================================
+query           one row                                 L2 sensitivity of the sum   share
+==============  ======================================  ==========================  ===================================
+column scales   as in `tailguard.default.columns`       sqrt(2)                     `LOOK`, or `CLOSER` if nothing was
+column means    the same                                2                           seen
+mean            ``clip((x - middle)/half, -1, 1)``      2                           all that is left
+==============  ======================================  ==========================  ===================================
+
+With a moment alone there is no look: the scale is its root, and the rest is the default's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.default.columns import Columns, locate
+from tailguard.default.hinted import REACH, narrowed_target
+from tailguard.default.linear import LinearFit, fit_level
+from tailguard.hints import Known
+from tailguard.means.queries import Queries
+
+LOOK, CLOSER = (0.08, 0.02), (0.25, 0.05)  # shares of histogram and moments
+NARROW = 5.0  # scales: the half-width of a range up to which values are clipped to it and to nothing else
+
+
+def level_known(queries: Queries, known: Known, column: int) -> float:
+    """Mean of a column, the engine's target, with what is known about column ``column``."""
+    low, high, root = float(known.lower[column]), float(known.upper[column]), float(known.root[column])
+    if not np.isfinite(low):
+        if not np.isfinite(root):
+            return fit_level(queries)
+        nothing = np.zeros(1)
+        return _level(queries, Columns(nothing, np.array([REACH * root]), nothing, np.array([root]), np.ones(1, bool)))
+    middle, half = (low + high) / 2.0, (high - low) / 2.0
+    found = locate(queries, "target", 1, *LOOK)
+    if not found.seen[0]:
+        found = locate(queries, "target", 1, *CLOSER)
+    if not found.seen[0] or half <= NARROW * float(found.scale[0]):
+        (mean,), sd = queries.mean("mean", InRange(middle, half), 1, 1.0, queries.account.left)
+        value, start = middle + half * float(mean), min(max(low, 0.0), high)
+        if not found.seen[0]:  # nothing is known but the range: no further from 0 than the noise allows
+            value = start + (value - start) * max(0.0, 1.0 - (2.0 * half * sd / max(abs(value - start), 1e-300)) ** 2)
+        return min(max(low, value), high)
+    found = narrowed_target(found, replace(known, target_range=(low, high)))
+    return float(np.clip(_level(queries, found), low, high))
+
+
+def _level(queries: Queries, column: Columns) -> float:
+    fit = LinearFit(queries, column, "mean", intercept=True, ratio=0.0)
+    fit.look_at_target()
+    fit.recalibrate()
+    return float(fit.line(Columns.unknown(queries.engine.columns)).level)
+
+
+@dataclass(frozen=True)
+class InRange:
+    """``clip((y - middle)/half, -1, 1)``, one number a row; a missing y counts as 0."""
+
+    middle: float
+    half: float
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
+        """Values of a block of rows."""
+        y = np.nan_to_num(np.asarray(y, np.float64), nan=0.0)
+        return np.clip((y - self.middle) / self.half, -1.0, 1.0)[:, None]

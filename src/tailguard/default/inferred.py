@@ -1,0 +1,273 @@
+r"""The fits of ``inference=True``: near the solution by a few steps, then an estimate with standard errors.
+
+Stages A and B are those of the default; C is short and quiet, and what is left goes to `tailguard.default.inference`.
+
+=============  ====================================  ===========================================================
+fit            near the solution                     then
+=============  ====================================  ===========================================================
+mean           steps at a central clip               scores at a clip that balances noise and what it cuts off
+bulk           steps at a central clip               scores at that very clip
+log-odds       the default's steps                   bounded scores: there is nothing to clip
+log of mean    steps at a central clip               scores at a balanced clip
+=============  ====================================  ===========================================================
+
+The intercept of both linear fits is the mean of the residuals, with a clip of its own. Where the default would not fit
+slopes at all, or does not see the target, there are no standard errors: they are infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.default import linear, logistic, poisson
+from tailguard.default.averaging import Average, geometric, into_ball, slope_noise
+from tailguard.default.columns import Columns, locate
+from tailguard.default.inference import (
+    F_SKEW,
+    F_TAIL,
+    LEAN,
+    WEIGHT,
+    Cut,
+    Estimate,
+    Level,
+    Tail,
+    in_data_units,
+    look_at_tail,
+    mean_level,
+    polish,
+    rewhiten,
+)
+from tailguard.default.quantiles import AROUND, GRID, quantile
+from tailguard.default.rows import Fitted, LogisticScore, Target
+from tailguard.default.scores import (
+    ClippedScore,
+    CountScore,
+    OddsScore,
+    ResidualAt,
+    ResidualScore,
+    ScoreRows,
+    TailScore,
+)
+from tailguard.default.whitening import Curvature, Design, curvature, decorrelate, standardised
+from tailguard.intervals import Uncertainty
+from tailguard.losses import Huber, Logistic, Loss, Poisson, Squared
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+
+APPROACH = 0.07  # of what is left, for coming near the solution
+F_CLIP, F_LEVEL = 0.01, 0.05
+STEPS, SKIPPED, DAMPING = 5, 2, 0.9
+NARROW = linear.NARROW
+UNSEEN = "zero: no scale of the target in sight at this epsilon"
+
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+@dataclass(frozen=True)
+class InferredLine(linear.Line):
+    """A line with what is known about its errors, in the units of the data."""
+
+    uncertainty: Uncertainty | None = None
+
+
+def infer(queries: Queries, loss: Loss, intercept: bool) -> linear.Line:
+    """Fit the model that the loss asks for, with standard errors where the budget carries them."""
+    if isinstance(loss, (Squared, Huber)):
+        return infer_line(queries, "mean" if isinstance(loss, Squared) else "bulk", intercept)
+    if isinstance(loss, Logistic):
+        return infer_log_odds(queries, intercept)
+    assert isinstance(loss, Poisson)
+    return infer_log_mean(queries, intercept)
+
+
+def refuse_inference(loss: Loss, alpha: float) -> None:
+    """Refuse what has no honest interval, before data is touched."""
+    if not isinstance(loss, (Squared, Huber, Logistic, Poisson)):
+        raise ValueError(
+            "inference=True is not accepted for three classes or more: their Jacobian costs more than the budget "
+            "carries. Give two classes, one against the others, or inference=False."
+        )
+    if alpha > 0.0:
+        raise ValueError(f"alpha={alpha!r} is not accepted with inference=True: a penalty biases. Give alpha=0.")
+
+
+def infer_line(queries: Queries, target: str, intercept: bool) -> linear.Line:
+    """Fit a linear model to the "mean" or the "bulk"."""
+    d = queries.engine.columns
+    if linear.noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
+        return linear.fit_line(queries, target, intercept)
+    columns = linear.locate_features(queries, intercept)
+    y = locate(queries, "target", 1, *linear.column_shares(queries, 1), centred=intercept)
+    if not y.seen[0]:
+        return linear.Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
+    standard, mean, scale = _standard(y), float(y.mean[0]), float(y.scale[0])
+    score = ResidualScore(standard)
+
+    design = _design(queries, columns, intercept)
+    theta, clip = _approach(queries, design, score, np.zeros(d + 1), lambda _: 1.0)
+    tail = look_at_tail(queries, ResidualAt(design, theta, score), clip, F_TAIL)
+    kept = F_LEVEL if intercept else 0.0
+    cut = None
+    if target == "mean":
+        # What is cut off the constant does not matter here: it is found by itself.
+        cut = _cut(queries, design, score, theta, tail, kept, slice(1, None))
+        clip = cut.clip
+    estimate = polish(queries, design, score.at(clip), theta, queries.account.left - kept, cut)
+    if not intercept:
+        return _line(design, estimate, 0.0, scale)
+    line = design.fitted(estimate.theta)
+    level = mean_level(queries, line, standard, tail, queries.account.left)
+    return _line(design, estimate, mean + scale * (line.constant + level.value), scale, level)
+
+
+def infer_log_odds(queries: Queries, intercept: bool) -> linear.Line:
+    """Fit the log-odds of two classes."""
+    d = queries.engine.columns
+    ratio = linear.noise_to_signal(queries, d + 1)
+    if ratio > logistic.TOO_NOISY:
+        return logistic.fit_log_odds(queries, intercept)[0]
+    level, smaller = 0.0, 0.5
+    if intercept:
+        level, smaller = logistic.prevalence(queries, queries.share_for(1.0, *logistic.LEVEL))
+    columns = linear.locate_features(queries, intercept, logistic.NEAR)
+    design, flat = rewhiten(*_whitened(queries, columns, intercept))
+    start = LogisticScore(design, np.append(level, np.zeros(d)))
+    average, _ = logistic.steps(queries, flat, start, APPROACH * queries.account.left, ratio, smaller)
+    estimate = polish(queries, design, OddsScore(), average.value, queries.account.left)
+    return _line(design, estimate, float(estimate.theta[0]) if intercept else 0.0, limits=logistic.LIMITS)
+
+
+def infer_log_mean(queries: Queries, intercept: bool) -> linear.Line:
+    """Fit the logarithm of the mean."""
+    d = queries.engine.columns
+    if linear.noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
+        return poisson.fit_log_mean(queries, intercept)[0]
+    y = locate(queries, "positive target", 1, *linear.column_shares(queries, 1), centred=True)
+    if not y.seen[0]:
+        return linear.Line(Columns.unknown(d), np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
+    mean = max(float(y.mean[0]), 1e-3 * float(y.scale[0]))
+    start = math.log(mean)
+    offset = 0.0 if intercept else -start
+    # Not truncated where the default does: that would bias the mean, and the clip of the score bounds it anyway.
+    counts = Target(0.0, mean, float(y.centre[0]), furthest=linear.BEYOND * float(y.reach[0]), low=0.0)
+    score = CountScore(counts, offset, poisson.LARGEST)
+
+    def slope(theta: Array) -> float:
+        """Expected ``min(exp(z), 1)`` of a normal predictor."""
+        z = float(theta[0]) + offset + float(np.linalg.norm(theta[1:])) * _POINTS
+        return max(0.2, float(_WEIGHTS @ np.exp(np.minimum(z, 0.0))))
+
+    columns = linear.locate_features(queries, intercept)
+    design = _design(queries, columns, intercept)
+    theta, clip = _approach(queries, design, score, np.zeros(d + 1), slope)
+    tail = look_at_tail(queries, ResidualAt(design, theta, score), clip, F_TAIL)
+    cut = _cut(queries, design, score, theta, tail, 0.0, slice(0 if intercept else 1, None))
+    estimate = polish(queries, design, score.at(cut.clip), theta, queries.account.left, cut)
+    level = start + float(estimate.theta[0]) if intercept else 0.0
+    return _line(design, estimate, level, limits=(-math.inf, start + poisson.LARGEST))
+
+
+def infer_level(queries: Queries) -> tuple[float, Uncertainty]:
+    """Fit a constant to the target: a private mean."""
+    y = locate(queries, "target", 1, 0.15, 0.05)
+    if not y.seen[0]:
+        return 0.0, Uncertainty.none(1)
+    mean, scale, target = float(y.mean[0]), float(y.scale[0]), _standard(y)
+    line = Fitted(None, np.zeros(0), np.zeros(0))
+    left = queries.account.left
+
+    def residual(X: NDArray[Any], y: NDArray[Any]) -> Array:
+        return target(y)
+
+    near, _ = quantile(queries, "clip", residual, NARROW, GRID, 0.05 * left)
+    tail = look_at_tail(queries, residual, near, 0.15 * left)
+    level = mean_level(queries, line, target, tail, queries.account.left)
+    return mean + scale * level.value, Uncertainty(
+        np.array([scale * math.sqrt(level.variance)]), np.array([level.freedom])
+    )
+
+
+def _standard(y: Columns) -> Target:
+    """The target in units of its scale; one that is far beyond all that was seen counts as missing."""
+    return Target(float(y.mean[0]), float(y.scale[0]), float(y.centre[0]), furthest=linear.BEYOND * float(y.reach[0]))
+
+
+def _whitened(queries: Queries, columns: Columns, intercept: bool) -> tuple[Design, Curvature]:
+    """Stage B."""
+    design = decorrelate(queries, standardised(columns, intercept))
+    return design, curvature(queries, design)
+
+
+def _design(queries: Queries, columns: Columns, intercept: bool) -> Design:
+    return rewhiten(*_whitened(queries, columns, intercept))[0]
+
+
+def _approach(
+    queries: Queries, design: Design, score: ClippedScore, theta: Array, slope: Callable[[Array], float]
+) -> tuple[Array, float]:
+    """Damped Newton steps at a central clip; returns the average of the later iterates and the last clip."""
+    average, share = Average(np.zeros(design.width)), APPROACH * queries.account.left
+    grid, clip = GRID, 1.0
+    for t, part in enumerate(geometric(STEPS)):
+        residual = ResidualAt(design, theta, score)
+        clip, fraction = quantile(queries, "clip", residual, NARROW, grid, F_CLIP / STEPS)
+        rows = ScoreRows(design, theta, score.at(clip))
+        mean, sd = queries.mean("steps", rows, design.width, rows.bound, share * part)
+        bend = WEIGHT * slope(theta) * min(1.0, max(0.5, fraction))
+        theta = theta - into_ball(DAMPING / bend * mean, 1.0)
+        grid = clip * AROUND
+        if t >= SKIPPED:
+            average.add(theta, (sd / bend) ** 2)
+    return average.value, clip
+
+
+def _cut(
+    queries: Queries, design: Design, score: ClippedScore, theta: Array, tail: Tail, kept: float, part: slice
+) -> Cut:
+    """Release the skew of the tails; the clip that balances what it cuts off in some coordinates and its noise."""
+    rows = ScoreRows(design, theta, TailScore(score, tail.start))
+    skew, sd = queries.mean("skew", rows, design.width, rows.bound, F_SKEW)
+    seen = np.zeros(design.width)
+    seen[part] = skew[part]
+    noise = queries.sd(2.0 * design.radius, queries.account.left - kept)
+    return tail.cut(seen, sd**2 + WEIGHT * tail.fraction / queries.n, noise, LEAN[0])
+
+
+def _line(
+    design: Design,
+    estimate: Estimate,
+    level: float,
+    unit: float = 1.0,
+    own: Level | None = None,
+    limits: tuple[float, float] = (-math.inf, math.inf),
+) -> InferredLine:
+    """The estimate as a line, with its errors; ``unit`` is that of the target, ``own`` a level found by itself."""
+    W = design.whitening
+    return InferredLine(
+        design.columns,
+        design.shift,
+        unit * W @ estimate.theta[1:],
+        level,
+        design.correlation,
+        limits,
+        noise=unit * slope_noise(W, estimate.private * estimate.inverse @ estimate.inverse),
+        uncertainty=in_data_units(design, estimate, unit, own),
+    )
+
+
+def uncertainty_of(line: linear.Line, intercept: bool) -> Uncertainty:
+    """What is known about the errors of a line's coefficients and intercept; the latter is exact if there is none."""
+    known = line.uncertainty if isinstance(line, InferredLine) else None
+    if known is None:
+        known = Uncertainty.none(len(line.slopes) + 1)
+    if intercept:
+        return known
+    return Uncertainty(np.append(known.stderr[:-1], 0.0), np.append(known.freedom[:-1], np.inf))

@@ -1,0 +1,482 @@
+r"""`tailguard.kernels.default_sums` for a GPU: functions of the same names and arguments, on tensors.
+
+Rows are read once, in tiles, and integers are added up on the device; ``total``, on the host, is what comes back. The
+formulas and the guards are those of the compiled loops: every contribution is scaled down to its bound, rounded to an
+integer, and counts nothing if it is not a number, so the sensitivity of every sum holds as it does there.
+
+**What is not the same.** Sums over the columns of a row are added up in the order that suits the device (fused, by
+halves or by its matrix units) and a division by the scale of a column is a product, so a contribution can come out one
+unit away from that of the CPU. Counts, of which nothing is rounded, differ only where a residual is within rounding of
+the edge of a bin. For the same rows, device and version of Triton the integers are the same in every run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from tailguard.kernels import default_sums as here
+
+MOST_COLUMNS = 256  # a tile of design vectors, 16 rows of them, stays in registers
+VALUES = 2048  # of a tile of rows
+STORED = 2**25  # values of design vectors that are kept at a time
+PIECE = 2**14  # rows whose products of 19 + 19 bits add up exactly in float64
+COPIES = 2**23  # counts of all copies of the histograms: many copies, so that few threads wait for each other
+
+ROUND = tl.constexpr(1.5 * 2.0**52)
+ROUND_BITS = tl.constexpr(0x4338000000000000)  # of the float64 above
+INFINITY = tl.constexpr(float("inf"))
+MARGIN = tl.constexpr(1.0 + 1e-9)
+
+LEVEL, SQUARES, INSTRUMENT = tl.constexpr(here.LEVEL), tl.constexpr(here.SQUARES), tl.constexpr(here.INSTRUMENT)
+PRODUCT, SQUARED_LINE = tl.constexpr(here.PRODUCT), tl.constexpr(here.SQUARED_LINE)
+BOUNDED_PRODUCTS = tl.constexpr(here.BOUNDED_PRODUCTS)
+MEAN, LOG_ODDS = tl.constexpr(here.MEAN), tl.constexpr(here.LOG_ODDS)
+SUBNORMAL = tl.constexpr(here.SUBNORMAL)
+
+# What `_design` does with weighted design vectors.
+SCORES, WEIGHTED, PLAIN = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+
+
+# ---------------------------------------------------------------- one row
+
+
+@triton.jit
+def _clip(x, bound):
+    """Into [-bound, bound]; NaN stays."""
+    x = tl.where(x < -bound, -bound, x)
+    return tl.where(x > bound, bound, x)
+
+
+@triton.jit
+def _number(x):
+    return tl.where(x == x, x, 0.0)
+
+
+@triton.jit
+def _standardised(x, low, high, mean, inverse, shift):
+    """Truncated, centred, scaled, less the shift; a missing value, or one that overflows, is the mean."""
+    v = tl.where(x < low, low, x)
+    v = tl.where(v > high, high, v)
+    v = (v - mean) * inverse
+    return tl.where(tl.abs(v) < INFINITY, v, 0.0) - shift
+
+
+@triton.jit
+def _target(t, q):
+    """Standardised target, NaN where it is missing; ``q`` points to the six numbers of `Target`."""
+    v = (t - tl.load(q)) / tl.load(q + 1)
+    v = tl.where(v < tl.load(q + 4), tl.load(q + 4), v)
+    v = tl.where(v > tl.load(q + 5), tl.load(q + 5), v)
+    return tl.where(tl.abs(t - tl.load(q + 2)) <= tl.load(q + 3), v, float("nan"))
+
+
+@triton.jit
+def _bounded_score(z, y):
+    small = tl.exp(-tl.abs(z))
+    agrees = (z > 0.0) == (y > 0.0)
+    value = tl.where(agrees, tl.where(z > 0.0, -small, small), tl.where(z > 0.0, 1.0, -1.0))
+    return tl.where(y == y, value, 0.0)
+
+
+@triton.jit
+def _residual(eta, t, largest, LINK: tl.constexpr):
+    """``eta - t``, ``exp(eta) - t`` or the logistic score; 0 where the target is missing."""
+    if LINK == LOG_ODDS:
+        r = _bounded_score(eta, t)
+    elif LINK == MEAN:
+        r = tl.exp(tl.minimum(tl.maximum(eta, -20.0), largest)) - t
+    else:
+        r = eta - t
+    return _number(r)
+
+
+@triton.jit
+def _scale(size, bound, per_unit):
+    """What scales a vector of this norm down to the bound, in units; 0 where it is no number."""
+    return tl.where(size < INFINITY, per_unit * (bound / tl.where(size > bound, size, bound)), 0.0)
+
+
+@triton.jit
+def _units(v, most):
+    """The nearest integer; 0 for what is not a number, or more than ``most``."""
+    bits = (v + ROUND).to(tl.int64, bitcast=True) - ROUND_BITS
+    return tl.where(tl.abs(v) <= most, bits, 0)
+
+
+# ---------------------------------------------------------------- one pass
+
+
+@triton.jit
+def _count(X, y_stride, x_stride, columns, q, bins, out, n, copies, WIDTH: tl.constexpr, W: tl.constexpr,
+           B: tl.constexpr, POSITIVE: tl.constexpr, EACH: tl.constexpr, BINS: tl.constexpr,
+           EXPONENTS: tl.constexpr):  # fmt: skip
+    """Add one to ``out[row mod copies, c, bins[c, exponent]]`` for every row and column."""
+    c = tl.arange(0, W)
+    there = c < WIDTH
+    place = tl.load(columns + c, mask=there, other=0)
+    centre = tl.load(q + c, mask=there, other=0.0)
+    step = tl.num_programs(0).to(tl.int64) * B
+    for start in range(tl.program_id(0).to(tl.int64) * B, n, step):
+        rows = start + tl.arange(0, B)
+        mask = (rows < n)[:, None] & there[None, :]
+        x = tl.load(X + rows[:, None] * y_stride + place[None, :] * x_stride, mask=mask, other=0.0).to(tl.float64)
+        if POSITIVE:
+            x = tl.where(x < 0.0, 0.0, x)
+        size = tl.abs(x - centre[None, :])
+        e = ((size.to(tl.int64, bitcast=True) - 1) >> 52) + 1
+        scaled = (((size * 1152921504606846976.0).to(tl.int64, bitcast=True) - 1) >> 52) + 1 - 60  # 2^60
+        e = tl.where(e == 0, 0, tl.where(e == 1, scaled, e) + SUBNORMAL)
+        bin = tl.load(bins + (c[None, :] * (EACH * EXPONENTS) + e), mask=mask, other=0).to(tl.int64)
+        at = ((rows % copies)[:, None] * WIDTH + c[None, :]) * BINS + bin
+        tl.atomic_add(out + at, 1, mask=mask, sem="relaxed")
+
+
+@triton.jit
+def _moments(X, y_stride, x_stride, columns, q, out, n, WIDTH: tl.constexpr, W: tl.constexpr, B: tl.constexpr,
+             POSITIVE: tl.constexpr):  # fmt: skip
+    """Add ``v``, then ``v^2 - 1``, of every column."""
+    c = tl.arange(0, W)
+    there = c < WIDTH
+    place = tl.load(columns + c, mask=there, other=0)
+    centre = tl.load(q + c, mask=there, other=0.0)
+    reach = tl.load(q + W + c, mask=there, other=1.0)
+    bound, per_unit = tl.load(q + 2 * W), tl.load(q + 2 * W + 1)
+    most = bound * per_unit * MARGIN
+    first, second = tl.zeros((W,), tl.int64), tl.zeros((W,), tl.int64)
+    step = tl.num_programs(0).to(tl.int64) * B
+    for start in range(tl.program_id(0).to(tl.int64) * B, n, step):
+        rows = start + tl.arange(0, B)
+        mask = (rows < n)[:, None] & there[None, :]
+        x = tl.load(X + rows[:, None] * y_stride + place[None, :] * x_stride, mask=mask, other=0.0).to(tl.float64)
+        if POSITIVE:
+            x = tl.where(x < 0.0, 0.0, x)
+        v = _number(_clip((x - centre[None, :]) / reach[None, :], 1.0))
+        w = v * v - 1.0
+        size = tl.sqrt(tl.sum(tl.where(mask, v * v + w * w, 0.0), 1))
+        scale = _scale(size, bound, per_unit)[:, None]
+        first += tl.sum(tl.where(mask, _units(v * scale, most), 0), 0)
+        second += tl.sum(tl.where(mask, _units(w * scale, most), 0), 0)
+    at = out + tl.program_id(0).to(tl.int64) * (2 * WIDTH) + c
+    tl.store(at, first, mask=there)
+    tl.store(at + WIDTH, second, mask=there)
+
+
+@triton.jit
+def _design(X, y, q, out, kept, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, K: tl.constexpr,
+            B: tl.constexpr, WORK: tl.constexpr, LINK: tl.constexpr):  # fmt: skip
+    """Design vectors of tiles of rows, and what is made of them.
+
+    ``q`` holds lower, upper, mean, 1/scale and shift of P columns each, the rotation (P, P), theta without its first
+    entry, and then scalars; P is d rounded up to a power of two.
+    """
+    k = tl.arange(0, P)
+    s = q + 5 * P + P * P + P
+    constant, theta0, offset, largest = tl.load(s), tl.load(s + 1), tl.load(s + 2), tl.load(s + 3)
+    radius, cap, edge = tl.load(s + 4), tl.load(s + 5), tl.load(s + 6)
+    bound, per_unit = tl.load(s + 7), tl.load(s + 8)
+    most = bound * per_unit * MARGIN
+    theta = tl.load(q + 5 * P + P * P + k)
+    total, total0 = tl.zeros((P,), tl.int64), tl.zeros((), tl.int64)
+    step = tl.num_programs(0).to(tl.int64) * B
+    for start in range(tl.program_id(0).to(tl.int64) * B, n, step):
+        rows = start + tl.arange(0, B)
+        inside = rows < n
+        a = tl.zeros((B, P), tl.float64)
+        for j0 in range(0, P, K):
+            j = j0 + tl.arange(0, K)
+            mask = inside[:, None] & (j < D)[None, :]
+            x = tl.load(X + rows[:, None] * x_rows + j[None, :] * x_columns, mask=mask, other=0.0).to(tl.float64)
+            low, high, mean = tl.load(q + j)[None, :], tl.load(q + P + j)[None, :], tl.load(q + 2 * P + j)[None, :]
+            inverse, shift = tl.load(q + 3 * P + j)[None, :], tl.load(q + 4 * P + j)[None, :]
+            z = _standardised(x, low, high, mean, inverse, shift)
+            rotation = tl.load(q + 5 * P + j[:, None] * P + k[None, :])
+            a = tl.dot(z, rotation, a, input_precision="ieee", out_dtype=tl.float64)
+        size = tl.sqrt(constant * constant + tl.sum(a * a, 1))
+        ratio = radius / tl.where(size > 1e-100, size, 1e-100)
+        weight = cap * ratio * ratio
+        weight = tl.where(ratio < weight, ratio, weight)
+        weight = tl.where(weight > 1.0, 1.0, weight)
+        if WORK == PLAIN:
+            at = rows * (D + 2)
+            tl.store(kept + at[:, None] + 1 + k[None, :], a, mask=inside[:, None] & (k < D)[None, :])
+            tl.store(kept + at, tl.zeros((B,), tl.float64) + constant, mask=inside)
+            tl.store(kept + at + D + 1, weight, mask=inside)
+        elif WORK == WEIGHTED:
+            root = tl.sqrt(weight)
+            f = tl.where(inside, root * _scale(size * root, bound, per_unit), 0.0)
+            at = rows * (D + 1)
+            u = _units(a * f[:, None], most).to(tl.float64)
+            tl.store(kept + at[:, None] + 1 + k[None, :], u, mask=inside[:, None] & (k < D)[None, :])
+            tl.store(kept + at, _units(constant * f, most).to(tl.float64), mask=inside)
+        else:
+            eta = offset + constant * theta0 + tl.sum(a * theta[None, :], 1)
+            t = _target(tl.load(y + rows, mask=inside, other=0.0).to(tl.float64), s + 9)
+            weight = weight * _clip(_residual(eta, t, largest, LINK), edge)
+            f = tl.where(inside, weight * _scale(size * tl.abs(weight), bound, per_unit), 0.0)
+            total += tl.sum(_units(a * f[:, None], most), 0)
+            total0 += tl.sum(_units(constant * f, most), 0)
+    if WORK == SCORES:
+        at = out + tl.program_id(0).to(tl.int64) * (D + 1)
+        tl.store(at + 1 + k, total, mask=k < D)
+        tl.store(at, total0)
+
+
+@triton.jit
+def _line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, B: tl.constexpr,
+          LINK: tl.constexpr, CODE: tl.constexpr, POINTS: tl.constexpr):  # fmt: skip
+    """Residuals of a line, counted between POINTS of a grid (a power of two), or else the vectors of a code.
+
+    ``q`` holds lower, upper, mean, 1/scale, shift and slopes of P columns each, constant, largest, the target, bound
+    and per_unit, and from there the grid or the parameters of the code.
+    """
+    j = tl.arange(0, P)
+    low, high, mean = tl.load(q + j)[None, :], tl.load(q + P + j)[None, :], tl.load(q + 2 * P + j)[None, :]
+    inverse, shift = tl.load(q + 3 * P + j)[None, :], tl.load(q + 4 * P + j)[None, :]
+    slopes = tl.load(q + 5 * P + j)[None, :]
+    s = q + 6 * P
+    constant, largest = tl.load(s), tl.load(s + 1)
+    bound, per_unit = tl.load(s + 8), tl.load(s + 9)
+    most = bound * per_unit * MARGIN
+    m = s + 10
+    g = tl.arange(0, POINTS)
+    beyond = tl.zeros((POINTS,), tl.int64)
+    first, second = tl.zeros((), tl.int64), tl.zeros((), tl.int64)
+    step = tl.num_programs(0).to(tl.int64) * B
+    for start in range(tl.program_id(0).to(tl.int64) * B, n, step):
+        rows = start + tl.arange(0, B)
+        inside = rows < n
+        eta = tl.zeros((B,), tl.float64) + constant
+        if D > 0:
+            mask = inside[:, None] & (j < D)[None, :]
+            x = tl.load(X + rows[:, None] * x_rows + j[None, :] * x_columns, mask=mask, other=0.0).to(tl.float64)
+            eta += tl.sum(_standardised(x, low, high, mean, inverse, shift) * slopes, 1)
+        t = _target(tl.load(y + rows, mask=inside, other=0.0).to(tl.float64), s + 2)
+        if CODE < 0:
+            size = tl.abs(_residual(eta, t, largest, LINK))
+            more = (size[:, None] > tl.load(m + g)[None, :]) & inside[:, None]
+            beyond += tl.sum(more.to(tl.int64), 0)
+        else:
+            w = tl.zeros((B,), tl.float64)
+            if CODE == LEVEL:
+                v = _clip(_number(t - eta), tl.load(m))
+            elif CODE == SQUARES:
+                far, near, part = tl.load(m + 1), tl.load(m + 2), tl.load(m + 3)
+                r = _number(eta - t)
+                e = _clip(r + tl.load(m), far) - _clip(r, near) / part
+                top, other = far * far, (far + near / part) * (far + near / part)
+                v = tl.where(r * r > top, top, r * r) - top / 2.0
+                w = e * e - other / 2.0
+            elif CODE == INSTRUMENT:
+                v = _clip(eta / tl.load(m), 1.0)
+                w = v * _clip(eta / tl.load(m + 1), 4.0) / 2.0
+            elif CODE == PRODUCT:
+                v = _clip(_number(t - tl.load(m + 1) - tl.load(m + 2) * eta), tl.load(m + 3))
+                v = v * _clip(_clip(eta / tl.load(m), 1.0) - tl.load(m + 4), 1.0)
+            elif CODE == SQUARED_LINE:
+                v = _clip(eta / tl.load(m), 1.0)
+                w = v * v - 0.5
+            elif CODE == BOUNDED_PRODUCTS:
+                v = _bounded_score(tl.load(m + 1) + tl.load(m + 2) * eta, t)
+                w = v * _clip(eta / tl.load(m), 1.0)
+            else:
+                cap = tl.load(m)
+                w = tl.minimum(tl.exp(tl.minimum(tl.maximum(eta, -20.0), largest)), cap)
+                v = tl.where(t == t, tl.where(t > cap, cap, t), w) - cap / 2.0
+                w = w - cap / 2.0
+            f = tl.where(inside, _scale(tl.sqrt(v * v + w * w), bound, per_unit), 0.0)
+            first += tl.sum(_units(v * f, most), 0)
+            second += tl.sum(_units(w * f, most), 0)
+    if CODE < 0:
+        tl.store(out + tl.program_id(0).to(tl.int64) * POINTS + g, beyond)
+    else:
+        at = out + tl.program_id(0).to(tl.int64) * 2
+        tl.store(at, first)
+        tl.store(at + 1, second)
+
+
+# ---------------------------------------------------------------- functions like those of `default_sums`
+
+
+def column_counts(X, columns, centre, positive, bins, total):
+    """Count binary exponents."""
+    width, device = len(columns), X.device
+    copies = 1 << max(0, int(math.log2(max(1, COPIES // total.size))))
+    out = torch.zeros((copies, *total.shape), dtype=torch.int32, device=device)
+    tile = max(1, min(256, VALUES // _power(width)))
+    _count[(_programs(X),)](
+        X, X.stride(0), X.stride(1), _ints(columns, device), _floats(device, centre),
+        torch.as_tensor(bins.astype(np.int32), device=device), out, len(X), copies,
+        WIDTH=width, W=_power(width), B=tile, POSITIVE=bool(positive), EACH=int(len(bins) > 1), BINS=total.shape[1],
+        EXPONENTS=bins.shape[1],
+    )  # fmt: skip
+    total += out.sum(0, dtype=torch.int64).cpu().numpy()
+
+
+def column_moments(X, columns, centre, bound, positive, clip, per_unit, total):
+    """Add moments of columns."""
+    width, device = len(columns), X.device
+    padded = _power(width)
+    out = torch.empty((_programs(X), 2 * width), dtype=torch.int64, device=device)
+    q = _floats(device, _padded(centre, padded), _padded(bound, padded, 1.0), clip, per_unit)
+    _moments[(len(out),)](
+        X, X.stride(0), X.stride(1), _ints(columns, device), q, out, len(X),
+        WIDTH=width, W=padded, B=max(1, min(128, VALUES // padded)), POSITIVE=bool(positive),
+    )  # fmt: skip
+    total += out.sum(0).cpu().numpy()
+
+
+def design_gram(X, lower, upper, mean, scale, shift, rotation, constant, radius, cap, bound, bits, total):
+    """Add the Gram matrix of weighted design vectors: integers, whose products a matrix product adds up exactly."""
+    design = lower, upper, mean, scale, shift, rotation, constant, radius, cap
+    found = torch.zeros(total.shape, dtype=torch.int64, device=X.device)
+    width = X.shape[1] + 1
+    for rows in _blocks(X, width):
+        pieces = -(-len(rows) // PIECE)
+        kept = torch.zeros((pieces * PIECE, width), dtype=torch.float64, device=X.device)
+        unused = None, design, np.zeros(width), 0.0, 0, 0.0, None, 1.0
+        _run_design(rows, *unused, bound, 2.0**bits / bound, WEIGHTED, kept)
+        kept = kept.reshape(pieces, PIECE, width)
+        found += torch.bmm(kept.transpose(1, 2), kept).to(torch.int64).sum(0)
+    total += found.cpu().numpy()
+
+
+def scores(
+    X, y, lower, upper, mean, scale, shift, rotation, constant, radius, cap, theta, offset, link, largest, target, edge,
+    bound, per_unit, total,
+):  # fmt: skip
+    """Add weighted scores."""
+    design = lower, upper, mean, scale, shift, rotation, constant, radius, cap
+    total += _run_design(X, y, design, theta, offset, link, largest, target, edge, bound, per_unit, SCORES, None)
+
+
+def class_scores(
+    X, y, lower, upper, mean, scale, shift, rotation, constant, radius, cap, theta, bound, per_unit, total
+):
+    """Add weighted scores of several classes."""
+    design = lower, upper, mean, scale, shift, rotation, constant, radius, cap
+    width, classes = X.shape[1] + 1, len(theta)
+    theta = torch.as_tensor(theta, device=X.device)
+    found = torch.zeros((classes, width), dtype=torch.int64, device=X.device)
+    at = 0
+    for rows in _blocks(X, width * classes):
+        kept = torch.empty((len(rows), width + 1), dtype=torch.float64, device=X.device)
+        _run_design(rows, None, design, np.zeros(width), 0.0, 0, 0.0, None, 1.0, 1.0, 1.0, PLAIN, kept)
+        a, weight = kept[:, :-1], kept[:, -1]
+        labels = y[at : at + len(rows)].to(torch.float64)
+        at += len(rows)
+        p = torch.softmax(a @ theta.T, dim=1)
+        largest = torch.sqrt(1.0 - 2.0 * p.min(dim=1).values + (p * p).sum(dim=1))
+        known = torch.arange(classes, device=X.device, dtype=torch.float64)
+        gap = (p - (labels[:, None] == known).to(torch.float64)) * (weight / largest)[:, None]
+        gap = torch.where(torch.isnan(labels)[:, None], 0.0, gap)
+        size = torch.sqrt((gap * gap).sum(dim=1)) * torch.sqrt((a * a).sum(dim=1))
+        gap = gap * _scaled_down(size, bound, per_unit)[:, None]
+        for c in range(classes):
+            found[c] += _rounded(a * gap[:, c : c + 1], bound * per_unit).sum(dim=0)
+    total += found.reshape(-1).cpu().numpy()
+
+
+def line_sizes(X, y, lower, upper, mean, scale, shift, slopes, constant, link, largest, target, grid, total):
+    """Count absolute residuals."""
+    points = _power(len(grid))
+    line = lower, upper, mean, scale, shift, slopes, constant, largest, target
+    beyond = _run_line(X, y, line, 1.0, 1.0, _padded(grid, points, math.inf), link, -1, points)[: len(grid)]
+    total += np.diff(-beyond, prepend=-len(X), append=0)
+
+
+def line_vectors(
+    X, y, lower, upper, mean, scale, shift, slopes, constant, link, largest, target, code, q, bound, per_unit, total
+):
+    """Add one or two numbers of every row."""
+    line = lower, upper, mean, scale, shift, slopes, constant, largest, target
+    total += _run_line(X, y, line, bound, per_unit, q, link, code, 1)[: len(total)]
+
+
+def target_vectors(y, classes, bound, per_unit, total):
+    """Add numbers that depend on the target alone."""
+    y = y.to(torch.float64)
+    if classes > 0:
+        known = torch.arange(classes, device=y.device, dtype=torch.float64)
+        v = (y[:, None] == known).to(torch.float64) - 1.0 / classes
+    else:
+        v = torch.where(y > 0.0, 0.5, torch.where(y < 0.0, -0.5, 0.0)).to(torch.float64)[:, None]
+    scale = _scaled_down(torch.sqrt((v * v).sum(dim=1)), bound, per_unit)
+    total += _rounded(v * scale[:, None], bound * per_unit).sum(dim=0).cpu().numpy()
+
+
+# ---------------------------------------------------------------- launches
+
+
+def _run_design(X, y, design, theta, offset, link, largest, target, edge, bound, per_unit, work, kept) -> Any:
+    lower, upper, mean, scale, shift, rotation, constant, radius, cap = design
+    n, d = X.shape
+    p = max(16, _power(d))
+    square = np.zeros((p, p))
+    square[:d, :d] = rotation.T
+    target = np.array([0.0, 1.0, 0.0, math.inf, -math.inf, math.inf]) if target is None else target
+    columns = [_padded(lower, p), _padded(upper, p), _padded(mean, p), _padded(1.0 / scale, p), _padded(shift, p)]
+    scalars = constant, theta[0], offset, largest, radius, cap, edge, bound, per_unit
+    q = _floats(X.device, *columns, square.ravel(), _padded(theta[1:], p), *scalars, target)
+    out = torch.empty((_programs(X), d + 1), dtype=torch.int64, device=X.device)
+    _design[(len(out),)](
+        X, X if y is None else y, q, out, out if kept is None else kept, n, X.stride(0), X.stride(1),
+        D=d, P=p, K=min(p, 32), B=max(16, min(64, 2 * VALUES // p)), WORK=work.value, LINK=link,
+    )  # fmt: skip
+    return out.sum(0).cpu().numpy() if work is SCORES else None
+
+
+def _run_line(X, y, line, bound, per_unit, rest, link, code, points) -> Any:
+    lower, upper, mean, scale, shift, slopes, constant, largest, target = line
+    d = len(slopes)
+    p = _power(max(1, d))
+    columns = [_padded(each, p) for each in (lower, upper, mean, 1.0 / scale, shift, slopes)]
+    q = _floats(X.device, *columns, constant, largest, target, bound, per_unit, rest)
+    out = torch.empty((_programs(X), points if code < 0 else 2), dtype=torch.int64, device=X.device)
+    _line[(len(out),)](
+        X, y, q, out, len(X), X.stride(0), X.stride(1),
+        D=d, P=p, B=max(16, min(256, VALUES // p)), LINK=link, CODE=code, POINTS=points,
+    )  # fmt: skip
+    return out.sum(0).cpu().numpy()
+
+
+def _programs(X: Any) -> int:
+    """Programs of a launch: a few for each multiprocessor; in the interpreter, one that goes on to a second tile."""
+    if not X.is_cuda:
+        return 2
+    return 4 * int(torch.cuda.get_device_properties(X.device).multi_processor_count)
+
+
+def _blocks(X: Any, width: int) -> Any:
+    """Rows in blocks whose design vectors are kept at a time, whole pieces of them."""
+    return torch.split(X, max(1, STORED // (width * PIECE)) * PIECE)
+
+
+def _power(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def _padded(values: Any, length: int, fill: float = 0.0) -> Any:
+    return np.concatenate([values, np.full(length - len(values), fill)])
+
+
+def _floats(device: Any, *values: Any) -> Any:
+    """All numbers of a launch in one tensor: arguments would be rounded to single precision."""
+    return torch.as_tensor(np.concatenate([np.atleast_1d(np.asarray(v, np.float64)) for v in values]), device=device)
+
+
+def _ints(values: Any, device: Any) -> Any:
+    return torch.as_tensor(np.asarray(values, np.int64), device=device)
+
+
+def _scaled_down(size: Any, bound: float, per_unit: float) -> Any:
+    return torch.where(size < math.inf, per_unit * (bound / size.clamp(min=bound)), 0.0)
+
+
+def _rounded(v: Any, most: float) -> Any:
+    return torch.where(v.abs() <= most * (1.0 + 1e-9), v, 0.0).round().to(torch.int64)

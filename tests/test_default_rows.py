@@ -1,0 +1,245 @@
+"""What the rows of the default add: compiled passes against their definitions in NumPy, on hostile rows."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from default_rows import GRID, TARGET, D, counts, design, table, vectors
+from tailguard.default import rows as r
+from tailguard.default.score_table import ScoreTable
+from tailguard.engines.memory import InMemory
+from tailguard.kernels.default_sums import FLUSH, TILE
+from tailguard.means.queries import Queries, Together
+from tailguard.privacy import Account, Budget, SeededNoise
+from tailguard.truncation import Grid, L2Clip
+
+VECTORS, COUNTS = vectors(), counts()
+N = 200  # three tiles and a part of one
+
+
+def defined(rows: r.Vectors, X, y, grid: Grid) -> np.ndarray:
+    """The sum by the definition, every row clipped and rounded by itself."""
+    with np.errstate(all="ignore"):
+        v = rows(X, y)
+        norm = np.linalg.norm(v, axis=1)
+        v = v * np.minimum(1.0, grid.truncation.largest / np.maximum(norm, 1e-300))[:, None]
+    return np.rint(v / grid.unit)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize("share", [1.0, 0.3], ids=["bounded by design", "clipped"])
+def test_a_pass_adds_what_its_definition_says(name, share):
+    """To one unit in every row and coordinate: the order of additions inside a row is not the same."""
+    rows, bound = VECTORS[name]
+    X, y = table(N, 0)
+    grid = Grid.of(L2Clip(bound * share), N)
+    expected = defined(rows, X, y, grid)
+    assert np.isfinite(expected).all()
+    assert np.abs(expected).max() > 2**20  # power: there is something to be wrong about
+    for i in range(N):
+        found = rows.clipped(grid)(X[i : i + 1], y[i : i + 1])
+        np.testing.assert_allclose(found, expected[i], rtol=0.0, atol=1.0, err_msg=str(i))
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_vectors_are_bounded_by_design(name):
+    rows, bound = VECTORS[name]
+    X, y = table(2000, 1)
+    with np.errstate(all="ignore"):
+        size = np.linalg.norm(rows(X, y), axis=1)
+    assert np.all(size <= bound * (1.0 + 1e-9))
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_no_row_adds_more_than_the_bound(name):
+    """Whatever the definition returns: the clip is where integers are added."""
+    rows, bound = VECTORS[name]
+    X, y = table(300, 2)
+    grid = Grid.of(L2Clip(0.1 * bound), 300)
+    for i in range(300):
+        units = rows.clipped(grid)(X[i : i + 1], y[i : i + 1])
+        assert np.linalg.norm(units) <= grid.sensitivity(len(units), "add-remove")
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_are_those_of_their_definition(name):
+    X, y = table(2000, 3)
+    found, expected = COUNTS[name](X, y), COUNTS[name].definition(X, y)
+    np.testing.assert_array_equal(found, expected)
+    assert np.count_nonzero(expected) > 1
+    assert np.all(found.sum(axis=-1) == 2000)  # one count for every row and histogram
+
+
+def test_every_power_of_two_and_its_neighbours_are_in_their_bins():
+    a = 2.0 ** np.arange(-1074, 1024)
+    X = np.concatenate([a, np.nextafter(a, 0.0), np.nextafter(a, np.inf), -a])[:, None]
+    for tops in (None, (0.0,), (-990.0,), (990.0,)):
+        counted = r.ColumnCounts("features", (0,), (0.0,), tops)
+        np.testing.assert_array_equal(counted(X, X[:, 0]), counted.definition(X, X[:, 0]))
+
+
+def every_sum() -> dict:
+    grids = {name: rows.clipped(Grid.of(L2Clip(bound), N)) for name, (rows, bound) in VECTORS.items()}
+    more = {
+        "gram": r.DesignRows(design()).gram(2.0, 19),
+        "table": ScoreTable(design(), np.full(D + 1, 0.3), TARGET, GRID, N),
+        "together": Together((COUNTS["sizes"], grids["score"], COUNTS["first look"])),
+    }
+    return {**grids, **COUNTS, **more}
+
+
+SUMS = every_sum()
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_bits_do_not_depend_on_blocks_threads_storage_or_order(name):
+    X, y = table(N, 4, dtype=np.float32)
+    total = SUMS[name]
+    whole = total(X, y)
+    assert whole.any()
+    np.testing.assert_array_equal(total(np.array(X, np.float64), y), whole)
+    for cuts in ([1], [63, 64, 65, 130], list(range(1, N))):
+        parts = zip(np.split(X, cuts), np.split(y, cuts), strict=True)
+        np.testing.assert_array_equal(np.sum([total(*part) for part in parts], axis=0), whole)
+    order = np.random.default_rng(5).permutation(N)
+    np.testing.assert_array_equal(total(X[order], y[order]), whole)
+    for engine in (InMemory(X, y, 1), InMemory(np.asfortranarray(X), y, 3), InMemory(X, y, 3)):
+        np.testing.assert_array_equal(engine.integer_sum(total, total.shape), whole)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(total))(X, y), whole)
+
+
+def test_a_large_block_takes_several_flushes():
+    """More rows than float64 adds up exactly before they go to integers: 2^21, and 2^14 for the Gram matrix."""
+    X, y = np.full((2**21 + 100, 1), 0.9, np.float32), np.full(2**21 + 100, 30.0)
+    X[::7], y[::3] = -0.4, -30.0
+    one = design(1)
+    assert len(X) > FLUSH * TILE > 2**14
+    for total in (
+        r.Score(one, np.ones(2), TARGET, 1.0).clipped(Grid.of(L2Clip(1.5), len(X))),
+        r.DesignRows(one).gram(2.0, 19),
+    ):
+        rows, repeats = np.unique(np.column_stack([X, y]), axis=0, return_counts=True)
+        each = [total(row[None, :1], row[1:]) for row in rows]
+        expected = sum(count * units for count, units in zip(repeats.tolist(), each, strict=True))
+        np.testing.assert_array_equal(total(X, y), expected)
+
+
+def test_the_gram_matrix_is_that_of_its_rows():
+    X, y = table(N, 6)
+    rows = r.DesignRows(design())
+    bound, bits = math.sqrt(2.5) * 1.5, 19
+    units = np.rint(rows(X, y) / bound * 2.0**bits)
+    found = rows.gram(bound, bits)(X, y)
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(found, units.T @ units, rtol=1e-4, atol=N * 2.0**bits)
+    for i in range(N):  # and a row is clipped, where integers are added
+        one = rows.gram(0.2, bits)(X[i : i + 1], y[i : i + 1])
+        assert math.sqrt(np.trace(one)) <= 2.0**bits * (1.0 + 2.0**-40) + math.sqrt(D + 1) / 2.0
+
+
+# The table of scores.
+
+
+@pytest.mark.parametrize(("offset", "largest"), [(0.0, None), (0.1, 5.0)], ids=["linear", "exponential"])
+def test_a_table_has_the_scores_of_every_clip(offset, largest):
+    X, y = table(N, 7)
+    score = ScoreTable(design(), np.full(D + 1, 0.3), TARGET, GRID, N, offset, largest)
+    total = score(X, y)
+    (sizes, found), *none = score.readings(total).items()
+    assert not none
+    np.testing.assert_array_equal(found, sizes(X, y))
+    for clip in GRID:
+        grid = Grid.of(L2Clip(1.5 * clip), N)
+        alone = score.score(float(clip)).clipped(grid)(X, y)
+        # A unit for rounding each row twice, and the clip is rounded down by 2^-29.
+        np.testing.assert_allclose(score.total_at(total, clip, grid), alone, rtol=0.0, atol=N * 4.0)
+        assert np.abs(alone).max() > N * 2**10
+
+
+def test_one_row_of_a_table_keeps_the_sensitivity_at_every_clip():
+    """Of the sum that is released: less one unit in every coordinate for rounding it."""
+    X, y = table(200, 8)
+    score = ScoreTable(design(), np.full(D + 1, 0.3), TARGET, GRID, 200)
+    furthest = 0.0
+    for i in range(200):
+        one = score(X[i : i + 1], y[i : i + 1])
+        for clip in GRID:
+            grid = Grid.of(L2Clip(1.5 * clip), 200)
+            size = np.linalg.norm(score.total_at(one, clip, grid))
+            allowed = grid.sensitivity(D + 1, "add-remove") + math.sqrt(D + 1) / 2.0
+            assert size <= allowed
+            furthest = max(furthest, size / allowed)
+    assert furthest > 0.5  # power
+
+
+def test_a_fine_unit_of_a_small_clip_is_not_lost_beside_a_large_one():
+    """Fourteen octaves: rows far below the largest clip still count to 2^-30 of their own."""
+    X, y = np.zeros((64, 1)), np.full(64, TARGET.mean + TARGET.scale * 1e-2)
+    grid = 2.0 ** np.arange(-6.0, 8.01, 0.5)
+    score = ScoreTable(design(1), np.zeros(2), TARGET, grid, 64)
+    release = Grid.of(L2Clip(1.5 * grid[0]), 64)
+    alone = score.score(float(grid[0])).clipped(release)(X, y)
+    found = score.total_at(score(X, y), grid[0], release)
+    np.testing.assert_allclose(found, alone, rtol=1e-7)
+
+
+# Queries that share a pass.
+
+
+class Counting(InMemory):
+    passes = 0
+
+    def integer_sum(self, *arguments):
+        Counting.passes += 1
+        return super().integer_sum(*arguments)
+
+    def truncated_sum(self, *arguments):
+        Counting.passes += 1
+        return super().truncated_sum(*arguments)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_was_added_up_together_is_released_as_if_alone(shared, monkeypatch):
+    X, y = table(N, 9)
+    monkeypatch.setattr(Counting, "shares_passes", shared)
+    rows, bound = VECTORS["score"]
+    sizes, gram = COUNTS["sizes"], r.DesignRows(design())
+    queries = Queries(Counting(X, y, 1), Account(Budget(mu=1.0)), SeededNoise(0))
+    alone = Queries(InMemory(X, y, 1), Account(Budget(mu=1.0)), SeededNoise(0))
+    Counting.passes = 0
+    queries.together(rows.clipped(queries.grid(bound)), sizes, gram.gram(2.0, queries.gram_bits))
+    for _ in range(2):  # the second time, what was held is gone
+        for each in (queries, alone):
+            each.found = [
+                each.mean("a", rows, rows.width, bound, 0.1).value,
+                each.counts("b", sizes, sizes.shape, 1.0, 0.1).value,
+                each.gram("c", gram, D + 1, 2.0, 0.1).value,
+            ]
+        for mine, other in zip(queries.found, alone.found, strict=True):
+            np.testing.assert_array_equal(mine, other)
+    assert Counting.passes == (4 if shared else 6)
+    assert queries.account.left == alone.account.left
+
+
+def test_a_table_serves_the_clip_and_the_step(monkeypatch):
+    X, y = table(N, 10)
+    Counting.passes = 0
+    queries = Queries(Counting(X, y, 1), Account(Budget(mu=1.0)), SeededNoise(0))
+    score = ScoreTable(design(), np.full(D + 1, 0.3), TARGET, GRID, N)
+    queries.together(score)
+    total = queries.total(r.Sizes(score.residual, tuple(GRID)), (len(GRID) + 1,))
+    assert total.sum() == N
+    value, sd = queries.mean("steps", score.score(float(GRID[3])), D + 1, 1.5 * GRID[3], 0.2)
+    assert Counting.passes == 1
+    alone = Queries(InMemory(X, y, 1), Account(Budget(mu=1.0)), SeededNoise(0))
+    expected, same = alone.mean("steps", r.Score(*score_parts(score), float(GRID[3])), D + 1, 1.5 * GRID[3], 0.2)
+    np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-6 * sd)
+    assert 1.0 < sd / same < 1.0 + 1e-8  # one more rounding is paid for
+
+
+def score_parts(score: ScoreTable) -> tuple:
+    return score.design, score.theta, score.target
