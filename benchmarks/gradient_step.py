@@ -48,8 +48,8 @@ def interleaved(functions: dict, rounds: int = 9) -> dict[str, float]:
 @njit(nogil=True, fastmath=True)
 def total(values):
     found = 0.0
-    for value in values:
-        found += value
+    for i in range(values.size):
+        found += values[i]
     return found
 
 

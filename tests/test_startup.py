@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 
+from numba.core.dispatcher import Dispatcher
+
+from tailguard.kernels import default_sums, features, fingerprint, persons, rows, smooth_sensitivity
+
 FIT = """
 import numpy as np
 import tailguard as tg
@@ -32,3 +36,15 @@ def test_the_first_fit_says_that_it_compiles_and_the_next_is_silent(tmp_path):
     assert first.count("\n") == 1
     assert first.startswith("compiling tailguard's kernels")
     assert said(str(tmp_path)) == ""
+
+
+def test_a_kernel_on_disk_belongs_to_all_sources_of_its_folder():
+    # A function that is compiled into a kernel may live in another file, which numba does not look at.
+    kernels = [
+        kernel
+        for module in (default_sums, features, persons, rows, smooth_sensitivity)
+        for kernel in vars(module).values()
+        if isinstance(kernel, Dispatcher) and hasattr(kernel._cache, "_cache_file")
+    ]
+    assert len(kernels) > 10
+    assert all(fingerprint() in kernel._cache._cache_file._source_stamp for kernel in kernels)

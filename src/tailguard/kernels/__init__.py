@@ -4,9 +4,43 @@ Every kernel releases the interpreter lock, so engines run them on ordinary thre
 cached on disk, so only the first call on a machine compiles. That takes seconds, and says so.
 """
 
+import hashlib
 import logging
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from numba.core import event
+from numba.core import caching, event
+
+_FOLDER = Path(__file__).resolve().parent
+
+
+@cache
+def fingerprint() -> str:
+    """Digest of all sources of this folder."""
+    digest = hashlib.sha256()
+    for source in sorted(_FOLDER.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
+
+
+def _stamp_whole_folder() -> None:
+    """Make a kernel on disk valid only as long as no source of this folder changes.
+
+    numba looks at the file of a function, not at those of the functions that are compiled into it: after an
+    update a kernel could go on bounding rows by an old rule.
+    """
+    locator: Any = caching._SourceFileBackedLocatorMixin
+    stamp_of_file = locator.get_source_stamp
+
+    def stamp(self: Any) -> Any:
+        own = stamp_of_file(self)
+        return (own, fingerprint()) if Path(self._py_file).resolve().parent == _FOLDER else own
+
+    locator.get_source_stamp = stamp
+
+
+_stamp_whole_folder()
 
 
 class _Announcement(event.Listener):
