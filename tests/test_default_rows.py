@@ -121,6 +121,7 @@ def test_a_large_block_takes_several_flushes():
     for total in (
         r.Score(one, np.ones(2), TARGET, 1.0).clipped(Grid.of(L2Clip(1.5), len(X))),
         r.DesignRows(one).gram(2.0, 19),
+        ScoreTable(one, np.ones(2), TARGET, GRID, len(X)),
     ):
         rows, repeats = np.unique(np.column_stack([X, y]), axis=0, return_counts=True)
         each = [total(row[None, :1], row[1:]) for row in rows]
@@ -174,6 +175,17 @@ def test_one_row_of_a_table_keeps_the_sensitivity_at_every_clip():
             assert size <= allowed
             furthest = max(furthest, size / allowed)
     assert furthest > 0.5  # power
+
+
+@pytest.mark.parametrize(("clip", "bound"), [(1.1, 1.65), (100.0, 150.0), (1.0, 1.4)])
+def test_a_table_refuses_a_clip_or_a_bound_that_it_was_not_made_for(clip, bound):
+    """Its sums are clipped already: between two points of the grid rows up to the upper one would count."""
+    X, y = table(200, 8)
+    score = ScoreTable(design(), np.full(D + 1, 0.3), TARGET, GRID, 200)
+    queries = Queries(InMemory(X, y, 1), Account(Budget(mu=1.0)), SeededNoise(0))
+    queries.together(score)
+    with pytest.raises(ValueError, match="clips of its grid"):
+        queries.mean("steps", score.score(clip), D + 1, bound, 0.2)
 
 
 def test_a_fine_unit_of_a_small_clip_is_not_lost_beside_a_large_one():

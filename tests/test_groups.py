@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -172,9 +173,26 @@ def test_persons_are_numbered_as_they_come_and_rows_without_an_id_are_one_person
         np.ma.masked_array([3, 0, 1, 7, 3], mask=[0, 1, 0, 1, 0]),
         [2**80, None, 1, pd.NaT, 2**80],
         np.array([[3.0], [nan], [1.0], [nan], [3.0]]),
+        np.array(["b", np.float32("nan"), "a", np.float32("nan"), "b"], dtype=object),
+        np.array(["b", np.datetime64("NaT"), "a", np.timedelta64("NaT"), "b"], dtype=object),
+        [Decimal(3), Decimal("NaN"), Decimal(1), Decimal("NaN"), Decimal(3)],
+        np.array(["b", nan, "a", nan, "b"], dtype=np.dtypes.StringDType(na_object=nan)),
     ):
         assert numbered(ids).tolist() == [0, 1, 2, 1, 0]
+
+
+def test_large_integers_are_told_apart_beside_missing_ones():
+    """NumPy would make them floats, of which two may be one."""
+    for ids in (
+        [2**53, 2**53 + 1, None, None],
+        [2**53, 2**53 + 1, float("nan"), float("nan")],
+        pl.Series([2**53, 2**53 + 1, None, None]),
+        pa.array([2**53, 2**53 + 1, None, None]),
+        pd.Series([2**53, 2**53 + 1, None, None], dtype="Int64"),
+    ):
+        assert numbered(ids).tolist() == [0, 1, 2, 2]
     assert numbered([2**53, 2**53 + 1]).tolist() == [0, 1]
+    assert numbered([2**63, 2**63 + 1, -1]).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -186,6 +204,7 @@ def test_persons_are_numbered_as_they_come_and_rows_without_an_id_are_one_person
         ([[1]] * (len(Y) - 1) + [[1, 2]], "one id per row"),
         ("person", "X has no names of columns"),
         ([{}] * len(Y), "can be no id"),
+        (np.zeros(len(Y), dtype=[("a", int), ("b", float)]), "can be no id"),
         (np.zeros(len(Y)), "1 person"),
     ],
 )
@@ -203,6 +222,30 @@ def test_refusals_do_not_tell_how_many_rows_there_are():
         tg.PrivateRidge().fit(X, Y, groups=PERSON, sample_weight=np.ones(len(Y)))
     with pytest.raises(ValueError, match="there is a, b, c"):
         tg.PrivateRidge().fit(TABLE[list("abc")], Y, groups="patient")
+
+
+SQUARED, CLIPPED = tg.losses.Squared(), {"method": "clipped", "clip": 1.0, "epsilon": 1.0, "groups": PERSON}
+WRONG_SHAPES = {
+    "targets": lambda: tg.minimize(SQUARED, X, Y[:-1], **CLIPPED),
+    "targets of a file": lambda: tg.PrivateRidge().fit(pa.table({"a": Y, "person": PERSON}), Y[:-1], groups="person"),
+    "matrix of targets": lambda: tg.PrivateRidge().fit(X, np.column_stack([Y, Y]), groups=PERSON),
+    "cube": lambda: tg.private_mean(X[None], 1.0, groups=PERSON),
+    "cube of rows": lambda: tg.minimize(SQUARED, X[None], Y, **CLIPPED),
+    "gradient": lambda: tg.minimize(tg.losses.PerRow(lambda w, X, y: X[:-1]), X, Y, **CLIPPED),
+    "slopes": lambda: tg.minimize(tg.losses.Custom(lambda z, y: z, lambda z, y: z[:-1]), X, Y, **CLIPPED),
+}
+
+
+@pytest.mark.parametrize("call", WRONG_SHAPES.values(), ids=WRONG_SHAPES)
+def test_no_refusal_of_a_shape_tells_a_number_of_rows(call):
+    """Neither that of all rows nor, of a user's function, that of a block: so many persons have one row."""
+    with pytest.raises(ValueError, match=r"give|return") as refused:
+        call()
+    error: BaseException | None = refused.value
+    while error is not None:
+        told = [int(number) for number in re.findall(r"\d+", str(error))]
+        assert max(told, default=0) <= D
+        error = error.__context__
 
 
 @pytest.fixture(scope="module")
@@ -237,6 +280,16 @@ def test_a_mean_of_a_column_of_a_file(tmp_path):
     found = tg.private_mean(source, 1.0, groups="person", random_state=2)
     assert found.value == tg.private_mean(Y, 1.0, groups=PERSON, random_state=2).value
     assert tg.private_mean(TABLE[["a", "person"]], 1.0, groups="person").value.shape == (1,)
+
+
+def test_hints_for_a_mean_are_for_the_columns_beside_that_of_persons():
+    """The ids stand first: by place in the whole frame, the range of c would be that of nothing."""
+    hints, options = tg.Hints(ranges={"b": (-9.0, 9.0), "c": (-1e-3, 1e-3)}), {"random_state": 3, "epsilon": 50.0}
+    named = tg.private_mean(TABLE[["person", *"abc"]], groups="person", hints=hints, **options).value
+    np.testing.assert_array_equal(
+        named, tg.private_mean(TABLE[list("abc")], groups=PERSON, hints=hints, **options).value
+    )
+    assert abs(named[2]) <= 1e-3
 
 
 def test_rows_on_a_cluster_are_refused_by_name():
@@ -332,6 +385,21 @@ def test_a_state_of_rows_is_not_continued_for_persons():
         tg.minimize(tg.losses.Squared(), X, Y, groups=np.arange(len(Y)), resume=started.state, **options)
 
 
+@pytest.mark.parametrize("columns", [1, 8, 13, 20, 60, 5000])
+@pytest.mark.parametrize("classes", [0, 3])
+def test_a_prediction_has_the_same_bits_wherever_the_row_stands(columns, classes):
+    """Scores for persons are sums over rows of predictions, and how many rows stand before one is private.
+
+    A BLAS product rounds the last rows of a block differently: rows of others would move with how many somebody has.
+    """
+    rng = np.random.default_rng(columns)
+    model = tg.PrivateRidge(random_state=0).fit(rng.normal(size=(40, columns)), rng.normal(size=40))
+    model.coef_, row = rng.normal(size=(classes, columns) if classes else columns), rng.normal(size=columns)
+    found = [model._predictor_of(np.tile(row, (rows, 1))) for rows in (1, 2, 7, 8, 11, 29)]
+    found += [model._predictor_of(np.asfortranarray(np.tile(row, (11, 1))))]
+    assert len(np.unique(np.concatenate(found), axis=0)) == 1
+
+
 def test_model_files_and_pages_speak_of_persons(tmp_path):
     model = tg.PrivateRidge(1.0).fit(X, Y, groups=PERSON)
     tg.save_model(model, tmp_path / "model.json")
@@ -381,6 +449,18 @@ def test_the_command_fits_for_persons(fitted, file, column, tmp_path):
     assert (told["unit"], told["persons"]) == ("person", PERSONS)
     assert len(Y) not in numbers_in(told)
     np.testing.assert_allclose(tg.load_model(tmp_path / "model.json").coef_, fitted.coef_, rtol=1e-12)
+
+
+def test_the_command_shows_no_number_of_rows_on_a_terminal(tmp_path, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what rich takes for a terminal
+    parquet.write_table(pa.Table.from_pandas(TABLE, preserve_index=False), tmp_path / "visits.parquet")
+    fit = ["fit", str(tmp_path / "visits.parquet"), "--target", "cost", "--features", "a,b,c", "-o"]
+    shown = CliRunner().invoke(app, [*fit, str(tmp_path / "rows.json")]).output
+    assert f"{len(Y):,} rows" in shown
+    shown = CliRunner().invoke(app, [*fit, str(tmp_path / "persons.json"), "--groups", "person"]).output
+    assert f"{PERSONS:,}" in shown
+    assert f"{len(Y):,}" not in shown
+    assert str(len(Y)) not in shown
 
 
 @pytest.mark.parametrize("bound", [[], ["--error-bound", "20"]], ids=["found", "bounded"])

@@ -268,6 +268,18 @@ def test_wrong_hints_cost_accuracy_and_not_privacy(form):
     assert right < wrong
 
 
+@pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateHuberRegressor, tg.PrivatePoissonRegressor])
+def test_targets_of_another_world_than_their_range_are_fitted_without_a_word(estimator):
+    """A range of 5 and a released scale of 1e290: the clip of the level is 1e-289, or 0."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 2))
+    for scale in (1e290, 1e-290):
+        y = scale * np.abs(1.0 + X[:, 0])
+        model = estimator(10.0, hints=tg.Hints(target_range=(0, 5)), random_state=0, threads=1).fit(X, y)
+        assert np.all(np.isfinite(model.coef_))
+        assert np.all(np.isfinite(model.predict(X)))
+
+
 class Taped(Queries):
     """Writes down every release."""
 

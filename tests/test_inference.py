@@ -413,3 +413,10 @@ def test_the_correlated_design_has_its_condition_number(monkeypatch):
     import interval_coverage as study
 
     assert np.linalg.cond(study.covariance()) == pytest.approx(study.CONDITION)
+
+
+def test_what_is_not_known_is_infinite_and_never_not_a_number():
+    known = Uncertainty(np.array([1.0, np.inf, np.nan, 2.0]), np.array([5.0, np.nan, 3.0, np.nan]))
+    assert np.array_equal(known.stderr, [1.0, np.inf, np.inf, np.inf])
+    assert np.array_equal(known.freedom, [5.0, np.inf, np.inf, np.inf])
+    assert np.array_equal(np.isfinite(known.intervals(np.zeros(4), 0.95)).all(axis=1), [True, False, False, False])

@@ -147,6 +147,19 @@ def test_a_missing_or_foreign_label_is_the_worst(scoring):
 # ---------------------------------------------------------------- what it pays
 
 
+@pytest.mark.parametrize("value", [0.0, 5e-324, 1e-200, 1e60, 1e308, np.inf, np.nan])
+@pytest.mark.parametrize("bound", [None, 1e-300, 1e300])
+def test_targets_of_any_size_have_a_score(value, bound):
+    """Bounds follow the released scale of y; none may be refused, or warned of, after the budget is spent."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(400, 2)), np.where(rng.random(400) < 0.5, value, -value)
+    model = tg.PrivateRidge(method="clipped", clip=1.0, steps=1)
+    for scoring in ("r2", "d2_absolute_error_score"):
+        options = {"scoring": scoring, "error_bound": bound, "repeats": 1.1, "random_state": 0}
+        search = tg.PrivateGridSearch(model, {"alpha": [0.0, 1.0]}, 50.0, 1e-6, **options).fit(X, y)
+        assert np.isfinite([search.best_score_, search.score_noise_, search.error_bound_]).all()
+
+
 def test_the_report_is_the_price_of_the_whole_search():
     X, y = data()
     model = search(epsilon=1.0).fit(X, y)

@@ -12,7 +12,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def test_the_worked_example_runs_and_prints_what_it_says(capsys):
-    (example,) = EXAMPLES
+    example, more = EXAMPLES
     names = {}
     exec(compile(example, "README.md", "exec"), names)
     model, average, printed = names["model"], names["average"], capsys.readouterr().out
@@ -23,6 +23,11 @@ def test_the_worked_example_runs_and_prints_what_it_says(capsys):
     assert model.privacy_.private
     (promised,) = re.findall(r"# (\(1, .*?replaced)", example)
     assert promised in printed
+    exec(compile(more, "README.md", "exec"), names)
+    assert np.all(np.abs(names["hinted"].coef_ - [100.0, 1500.0]) < [40.0, 500.0])
+    assert "[0.025" in capsys.readouterr().out
+    assert names["shared"].privacy_.unit == "person"
+    assert names["search"].privacy_.epsilon <= 1.0
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/design.md", "docs/guarantees.md"])

@@ -134,14 +134,21 @@ def exactly(name: str, data: object, fields: set[str]) -> dict[str, Any]:
     return dict(data)
 
 
+class ShapeError(ValueError):
+    """An array of the wrong shape, which the message tells, and with it the number of rows; ``words`` does not."""
+
+    def __init__(self, message: str, words: str) -> None:
+        super().__init__(message)
+        self.words = words
+
+
 def data_matrix(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return a (n, d) float32 or float64 array without copying one that already is; other numbers become float64."""
     array = as_numbers(name, value)
     if array.ndim != 2:
-        raise ValueError(
-            f"{name} has shape {array.shape}: give two dimensions, rows by columns"
-            + (f" ({name}.reshape(-1, 1) for a single column)." if array.ndim == 1 else ".")
-        )
+        asked = "give two dimensions, rows by columns"
+        asked += f" ({name}.reshape(-1, 1) for a single column)." if array.ndim == 1 else "."
+        raise ShapeError(f"{name} has shape {array.shape}: {asked}", f"{name} has {array.ndim} dimensions: {asked}")
     if array.shape[0] < 1 or array.shape[1] < 1:
         raise ValueError(f"{name} has shape {array.shape}: give at least one row and one column.")
     return array
@@ -153,8 +160,9 @@ def data_vector(name: str, value: ArrayLike, rows: int) -> NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.shape != (rows,):
-        raise ValueError(
-            f"{name} has shape {array.shape} but there are {rows} rows: give one value per row, ({rows},)."
+        raise ShapeError(
+            f"{name} has shape {array.shape} but there are {rows} rows: give one value per row, ({rows},).",
+            f"{name} and X differ in length: give one value per row.",
         )
     return array
 

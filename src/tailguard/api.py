@@ -16,6 +16,7 @@ from tailguard._checks import as_numbers, count, instance_of, one_of, positive, 
 from tailguard.default import default_mean
 from tailguard.descent import Result
 from tailguard.engines import Data, elsewhere, engine_for
+from tailguard.engines.grouped import split
 from tailguard.hints import Hints
 from tailguard.losses import Loss
 from tailguard.mean import MeanResult, MeanTable
@@ -229,6 +230,8 @@ def private_mean(
         raise ValueError(f"inference=True is not accepted by method={method!r}: give method='auto'.")
     if hints is not None:
         _check_hints(hints, method, inference)
+    if groups is not None:
+        x, groups = split(x, groups)  # hints are for the columns that are left
     if method == "trimmed":
         a, b = _range("bounds", bounds)
         if trim is not None and groups is None:

@@ -27,6 +27,12 @@ class Uncertainty:
     stderr: Array
     freedom: Array
 
+    def __post_init__(self) -> None:
+        # Where nothing is known a ratio of variances may not be a number either.
+        known = np.isfinite(self.stderr) & ~np.isnan(self.freedom)
+        object.__setattr__(self, "stderr", np.where(known, self.stderr, np.inf))
+        object.__setattr__(self, "freedom", np.where(known, self.freedom, np.inf))
+
     @staticmethod
     def none(count: int) -> Uncertainty:
         """Nothing is known."""

@@ -36,7 +36,7 @@ from tailguard.algorithms import algorithm1, algorithm3, algorithm4, clipped_gd,
 from tailguard.constraints import Constraint
 from tailguard.default import DefaultOptions, LinearModel, fit_default
 from tailguard.engines import Data, Engine, elsewhere, engine_for
-from tailguard.engines.grouped import grouped, split
+from tailguard.engines.grouped import grouped, in_words, split
 from tailguard.engines.labels import encode
 from tailguard.hints import Hints
 from tailguard.intervals import WithIntervals
@@ -147,13 +147,16 @@ class _PrivateLinearModel(WithIntervals, BaseEstimator):
         if groups is not None:
             X, groups = split(X, groups, y)
         if elsewhere(X):
-            loss, rows = self._loss_and_engine(X, y)
+            with in_words(groups):
+                loss, rows = self._loss_and_engine(X, y)
             target = None
             self._remember(rows)
         else:
             if y is None:
                 raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
             rows = self._rows(X, reset=True)
+            if groups is not None and np.shape(y)[1:] not in ((), (1,)):
+                raise ValueError("y should be a 1d array: give one value per row.")  # its shape is not told
             labels = column_or_1d(y, warn=True)
             if len(labels) != len(rows):
                 found = f"y has {len(labels)} values but X has {len(rows)} rows"
@@ -257,7 +260,7 @@ class _PrivateLinearModel(WithIntervals, BaseEstimator):
         """Linear predictor of a block of rows; a missing value counts as in the fit."""
         rows = np.clip(np.where(np.isnan(rows), self._missing, rows), self.lower_, self.upper_)
         with np.errstate(over="ignore", invalid="ignore"):
-            z = np.nan_to_num(rows @ self.coef_.T + self.intercept_)
+            z = np.nan_to_num(_products(rows, self.coef_) + self.intercept_)
         return np.asarray(np.clip(z, self._floor, self._ceiling))
 
     def _remember(self, rows: Engine) -> None:
@@ -276,6 +279,22 @@ class _PrivateLinearModel(WithIntervals, BaseEstimator):
         tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _products(rows: Array, coef: Array) -> Array:
+    """Each row times the coefficients, or those of each class; a row has the same bits wherever it stands.
+
+    A BLAS product has not: it rounds the last rows of a block differently, and in private scores for persons, who may
+    have any number of rows, somebody's rows would then change what others add.
+    """
+    rows = np.ascontiguousarray(rows, dtype=np.float64)
+    if coef.ndim == 2:
+        return np.stack([_products(rows, one) for one in coef], axis=1)
+    z = np.zeros(len(rows))
+    for start in range(0, len(coef), 4096):  # longer rows may be cut by NumPy's buffers
+        piece = slice(start, start + 4096)
+        z += np.einsum("ij,j->i", rows[:, piece], coef[piece])
+    return z
 
 
 class _PrivateRegressor(RegressorMixin, _PrivateLinearModel):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tailguard._checks import as_numbers, data_matrix, positive, within
 from tailguard.engines import Data, Engine, elsewhere, engine_for
-from tailguard.engines.grouped import for_unit, grouped, split
+from tailguard.engines.grouped import for_unit, grouped, in_words, split
 from tailguard.engines.vectors import RowValues, RowVectors
 from tailguard.intervals import IntervalTable, Uncertainty
 from tailguard.ledger import charge
@@ -138,9 +138,10 @@ class MeanTable:
         if not elsewhere(x):
             x = as_numbers("x", x)
         single = getattr(x, "ndim", 2) == 1
-        if isinstance(x, np.ndarray):
-            x = data_matrix("x", x[:, None] if single else x)
-        engine = engine_for(x, None, threads, target="none")
+        with in_words(groups):
+            if isinstance(x, np.ndarray):
+                x = data_matrix("x", x[:, None] if single else x)
+            engine = engine_for(x, None, threads, target="none")
         if groups is not None:
             engine = grouped(engine, groups, noise_source() if noise is None else noise).averaged()
         budget, delta = promise(epsilon, delta, engine.n, allow_large_delta)

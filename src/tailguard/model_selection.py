@@ -81,6 +81,7 @@ BESIDE_SHARES = (0.5, 0.2, 0.3)  # of that: histogram, mean, spread
 SCORE_NOISE, NARROWEST, WIDEST = 0.01, 1.0, 8.0
 LARGEST_GAIN = 0.75  # of a row, times the gain 2B^2 of a prediction that is right where the centre is off by the bound
 LARGEST_SPREAD = 12.0  # times the squared scale of y, at most what one row adds to the spread
+LEAST_BOUND = 1e-45  # of errors, and the inverse of the largest: gains, their squares, must be on a grid that floats hold
 LOG_LOSS_BOUND = 2.0  # beyond log(classes), the loss of a guess: a worse one counts as this
 _BESIDE_DRAWS = 10_000  # more than the histograms, means and counts of one column ever draw
 _ROUNDING = 1.0 - 1e-12
@@ -435,7 +436,8 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
         score = Budget(mu=math.sqrt(share * square))
         asked = [self._rehearsed(candidate, table, fit) for candidate in candidates]
         for events in asked:
-            if 2.0 * total_rho([*events, Gaussian(score.mu)]) > mu * mu:
+            fits_in = 2.0 * total_rho([*events, Gaussian(score.mu)]) <= mu * mu
+            if not fits_in or 1 + sum(event.draws for event in events) > draws:
                 raise OverBudgetError("a candidate asks for more than the budget of a run.")
         return _Plan(
             candidates,
@@ -499,11 +501,14 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):
             bound = scale * min(max(widths, NARROWEST), WIDEST)
         else:
             bound = float(self.error_bound)
-        measure = Numbers(plan.scoring != "r2", centre, min(max(bound, 1e-100), 1e100))
-        half = 0.5 * min(max(float(measure.size(np.array(math.sqrt(LARGEST_SPREAD) * scale))), 1e-200), 1e200)
+        measure = Numbers(plan.scoring != "r2", centre, min(max(bound, LEAST_BOUND), 1.0 / LEAST_BOUND))
+        with np.errstate(all="ignore"):
+            half = 0.5 * float(measure.size(np.array(math.sqrt(LARGEST_SPREAD) * scale)))
+        half = min(max(half, LEAST_BOUND**2), LEAST_BOUND**-2)
 
         def spread(X: Any, y: Any) -> Array:
-            found = measure.size(np.asarray(y, dtype=np.float64) - centre)
+            with np.errstate(all="ignore"):
+                found = measure.size(np.asarray(y, dtype=np.float64) - centre)
             return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 2.0 * half)[:, None] - half
 
         mean, sd = queries.mean("spread", spread, 1, half, BESIDE_SHARES[2])

@@ -13,7 +13,7 @@ from tailguard._checks import count, instance_of, one_of, within
 from tailguard.constraints import Constraint, Unconstrained
 from tailguard.descent import Average, Callback, Plan, Result, State, descend
 from tailguard.engines import Data, Engine, engine_for
-from tailguard.engines.grouped import grouped, split
+from tailguard.engines.grouped import grouped, in_words, split
 from tailguard.losses import Loss, PerRow
 from tailguard.mean import Mean, promise
 from tailguard.means.gaussian import GaussianMean
@@ -113,7 +113,8 @@ class Problem:
         groups = options.get("groups")
         if groups is not None:
             X, groups = split(X, groups, y)
-        engine = engine_for(X, y, options.get("threads"))
+        with in_words(groups):
+            engine = engine_for(X, y, options.get("threads"))
         if groups is not None:
             engine = grouped(engine, groups, noise_source(options.get("random_state")))
         budget = None

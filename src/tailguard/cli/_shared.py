@@ -126,13 +126,13 @@ def print_ledger(console: Console, ledger: Ledger | None) -> None:
 
 
 @contextlib.contextmanager
-def progress(console: Console, rows: int | None) -> Iterator[Callable[[int], None] | None]:
+def progress(console: Console, rows: int | None, shown: bool = True) -> Iterator[Callable[[int], None] | None]:
     """Show how far each look at the rows is, on a terminal; yields what to call with rows that were read."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     err = Console(stderr=True)
-    if console.quiet or not err.is_terminal:
+    if console.quiet or not shown or not err.is_terminal:
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn())

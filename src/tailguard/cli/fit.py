@@ -119,11 +119,12 @@ def command(
     if declared is not None and not inference:  # intervals rest on nothing but the rows
         estimator.set_params(hints=declared.hints(recipe))
     # A CSV must be read to count its rows; what a ledger cannot pay whatever their number is refused before.
-    most = 10**12 if not table.typed else max(2, table.rows)
+    # Nor is the number of rows looked at where persons are protected: it is private then.
+    most = 10**12 if not table.typed or groups is not None else max(2, table.rows)
     for note in notes:
         console.print(f"Note: {note}", markup=False, style="dim")
     with _shared.paying(ledger, dataset, budget_epsilon, epsilon, delta or default_delta(most)) as book:
-        with _shared.progress(console, table.rows) as advance:
+        with _shared.progress(console, table.rows, shown=groups is None) as advance:
             rows = training_rows(table, recipe, memory * 2**20, advance)
             estimator.fit(rows, recipe.target.name, groups=None if groups is None else read_ids(table, groups))
         _name_classes(estimator, recipe)

@@ -104,6 +104,9 @@ class ScoreTable:
     def total_at(self, total: Integers, clip: float, grid: Grid) -> Integers:
         """The sum of the scores with one clip of the grid, in units of ``grid``, each coordinate rounded."""
         p, k = self.design.width, int(np.searchsorted(self.grid, clip))
+        # Nothing is clipped here any more: another clip, or a smaller bound, would break the sensitivity.
+        if k == len(self.grid) or self.grid[k] != clip or self.design.radius * clip > grid.truncation.largest:
+            raise ValueError("a table has the scores of the clips of its grid, within the radius times the clip.")
         finest = round(math.log2(grid.unit / self._units[0]))  # units are powers of two: from here on, whole numbers
         bits = max(finest, self._bits)
         height = math.floor(self.design.radius * clip / grid.unit)

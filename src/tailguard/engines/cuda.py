@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard._checks import data_vector
+from tailguard._checks import ShapeError, data_vector
 from tailguard._optional import import_optional
 from tailguard.engines.engine import BlockFunction, Target, block_rows
 from tailguard.engines.labels import distinct, encode
@@ -72,9 +72,8 @@ class Cuda:
         """Check types and shapes, not values; targets are moved beside the rows."""
         X = _numbers("X", _tensor(X))
         if X.ndim != 2 or X.shape[0] < 1 or X.shape[1] < 1:
-            raise ValueError(
-                f"X has shape {tuple(X.shape)}: give two dimensions, rows by columns, at least one of each."
-            )
+            asked = "give two dimensions, rows by columns, at least one of each."
+            raise ShapeError(f"X has shape {tuple(X.shape)}: {asked}", f"X has {X.ndim} dimensions: {asked}")
         if target == "none":
             return Cuda(X, None, threads)
         if y is None:
@@ -90,7 +89,10 @@ class Cuda:
             y = y[:, 0]
         if tuple(y.shape) != (X.shape[0],):
             n = X.shape[0]
-            raise ValueError(f"y has shape {tuple(y.shape)} but there are {n} rows: give one value per row, ({n},).")
+            raise ShapeError(
+                f"y has shape {tuple(y.shape)} but there are {n} rows: give one value per row, ({n},).",
+                "y and X differ in length: give one value per row.",
+            )
         return Cuda(X, y.contiguous(), threads)
 
     @property

@@ -33,14 +33,17 @@ stands, since the number of rows before it is private: no matrix products that a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from numbers import Number
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard._checks import ShapeError
 from tailguard.engines.engine import BlockFunction, Engine, RowsStayError, block_rows
 from tailguard.engines.memory import InMemory
 from tailguard.engines.source import Source
@@ -104,16 +107,17 @@ class Grouped:
         """Exact sum over the given persons (default all) of their average vector, truncated, in units of the grid."""
         persons = np.arange(self.n) if rows is None else rows
         alone = self._sizes[persons] == 1
-        if rows is None and alone.all():
-            return self.rows.truncated_sum(vectors, grid)
         several = persons[~alone]
 
         def piece_sum(piece: slice) -> NDArray[np.int64]:
             return self._sum_of_averages(vectors, grid, several[piece])
 
-        # Who has one row goes the way of a table without groups, to the same bits.
-        total = self.rows.truncated_sum(vectors, grid, self.first[persons[alone]])
-        return total + sum(parallel_map(piece_sum, self._pieces(several), thread_count(self.threads)))
+        with in_words():
+            if rows is None and alone.all():
+                return self.rows.truncated_sum(vectors, grid)
+            # Who has one row goes the way of a table without groups, to the same bits.
+            total = self.rows.truncated_sum(vectors, grid, self.first[persons[alone]])
+            return total + sum(parallel_map(piece_sum, self._pieces(several), thread_count(self.threads)))
 
     def integer_sum(self, function: BlockFunction, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Sum over blocks of ``function(X, y)``, with one row for each person, drawn at random."""
@@ -121,7 +125,8 @@ class Grouped:
 
     def columns_of(self, vectors: RowVectors) -> Callable[[int, int], Array]:
         """Return a function of (output, coordinate) that gives that coordinate of every person's average vector."""
-        values = self.rows.columns_of(vectors)
+        with in_words():
+            values = self.rows.columns_of(vectors)
 
         def column(k: int, j: int) -> Array:
             out = np.empty(self.n)
@@ -240,6 +245,17 @@ def grouped(engine: Engine, groups: Any, noise: NoiseSource) -> Grouped:
     return Grouped(rows, first, first[:-1] + drawn, place)
 
 
+@contextmanager
+def in_words(groups: Any = True) -> Iterator[None]:
+    """Where ids are given, refuse arrays of the wrong shape without telling it: the number of rows is private."""
+    try:
+        yield
+    except ShapeError as error:
+        if groups is not None:
+            error.args = (error.words,)  # and no second error, which would carry the first one with it
+        raise
+
+
 def for_unit(engine: Engine, events: Iterable[Event]) -> tuple[Event, ...]:
     """Return the events of releases from an engine: for persons where it holds persons."""
     return in_units(events, "person" if isinstance(engine, Grouped) else "row")
@@ -292,12 +308,17 @@ def numbered(groups: Any) -> Index:
         ids = np.asarray(groups)
     except ValueError:
         ids = np.empty((), dtype=object)
+    if ids.dtype.kind == "T" or (ids.ndim == 1 and ids.dtype.kind == "f" and _holds_integers(groups)):
+        # Integers beside a missing one become floats, in which two ids may be one; texts compare badly with nulls.
+        ids = np.array([*_listed(groups)], dtype=object)
     if ids.ndim == 2 and ids.shape[1] == 1:
         ids = ids[:, 0]
     if ids.ndim != 1:
         raise ValueError("groups must have one id per row, or be the name of a column of X; give a list of ids.")
     if ids.dtype == object:
         return _numbered_objects(ids.tolist())
+    if ids.dtype.kind == "V":
+        raise TypeError(_NO_ID)
     _, start, person = np.unique(ids, return_index=True, return_inverse=True)
     rank = np.empty(len(start), dtype=np.int64)
     rank[np.argsort(start)] = np.arange(len(start))
@@ -310,12 +331,33 @@ def _numbered_objects(ids: list[Any]) -> Index:
         return np.array([known.setdefault(None if _missing(one) else one, len(known)) for one in ids], dtype=np.int64)
     except TypeError:  # whose message might repeat an id
         pass
-    raise TypeError("groups holds something that can be no id: give numbers, texts or dates.")
+    raise TypeError(_NO_ID)
+
+
+_NO_ID = "groups holds something that can be no id: give numbers, texts or dates."
+
+
+def _holds_integers(groups: Any) -> bool:
+    """Whether ids that NumPy makes floats may have been integers: those of lists, polars and Arrow."""
+    if isinstance(groups, (list, tuple)):
+        return True
+    kind = str(getattr(groups, "dtype", getattr(groups, "type", ""))).lower()
+    return kind.startswith(("int", "uint")) and not isinstance(groups, np.ndarray)
+
+
+def _listed(groups: Any) -> Iterable[Any]:
+    """Ids one by one, as Python has them."""
+    for name in ("to_pylist", "to_list", "tolist"):
+        if hasattr(groups, name):
+            return cast(Iterable[Any], getattr(groups, name)())
+    return cast(Iterable[Any], groups)
 
 
 def _missing(one: Any) -> bool:
-    """NaN, None and the missing values of pandas, which need not be installed."""
-    return one is None or type(one).__name__ in ("NAType", "NaTType") or (isinstance(one, float) and one != one)
+    """NaN and NaT of any type, None, and the missing value of pandas, which need not be installed."""
+    if one is None or type(one).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(one, (Number, np.generic)) and bool(one != one)
 
 
 def _in_memory(engine: Engine) -> InMemory:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard._checks import as_numbers, data_matrix
+from tailguard._checks import ShapeError, as_numbers, data_matrix
 from tailguard.engines.engine import BlockFunction, Engine, Target, block_rows
 from tailguard.engines.labels import distinct, encode, pick
 from tailguard.engines.memory import InMemory
@@ -121,7 +121,10 @@ class Streamed:
         if source.n < 1:
             raise ValueError("the files have no rows: give at least one.")
         if given is not None and given.shape != (source.n,):
-            raise ValueError(f"y has shape {given.shape} but there are {source.n} rows: give one value per row.")
+            raise ShapeError(
+                f"y has shape {given.shape} but there are {source.n} rows: give one value per row.",
+                "y and X differ in length: give one value per row.",
+            )
         size = source.n * (len(source.names) * source.dtype.itemsize + 8)
         return Streamed(SourceRows(source, target != "none" and given is None, given), threads, size <= source.memory)
 

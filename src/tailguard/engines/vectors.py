@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard._checks import ShapeError
 from tailguard.kernels import rows as kernels
 from tailguard.losses import Loss, PerRow
 
@@ -132,5 +133,9 @@ class Gradients:
 def _per_row(name: str, value: Any, shape: tuple[int, ...]) -> Array:
     array = np.ascontiguousarray(value, dtype=np.float64)
     if array.shape != shape:
-        raise ValueError(f"{name} returned shape {array.shape}: return {shape}, one result per row of the block.")
+        width = "" if len(shape) == 1 else f", {shape[1]} numbers each"
+        raise ShapeError(
+            f"{name} returned shape {array.shape}: return {shape}, one result per row of the block.",
+            f"{name} returned another shape than it must: return one result per row of the block{width}.",
+        )
     return array

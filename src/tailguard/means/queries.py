@@ -46,6 +46,8 @@ _NOISE_BITS = 31
 _DRAWS = 128
 # Values of rows that several sums share while they are in a core's cache.
 _CACHED = 2**15
+# Smallest bound of a mean: a fit may ask for less, down to 0, where a hint and what was released are far apart.
+_LEAST = 1e-100
 
 
 class Noisy(NamedTuple):
@@ -128,8 +130,8 @@ class Queries:
     # ---------------------------------------------------------------- passes
 
     def grid(self, bound: float) -> Grid:
-        """The grid of a `mean` of rows of norm ``bound``; public."""
-        return Grid.of(L2Clip(bound), self.n)
+        """The grid of a `mean` of rows of norm ``bound``; public. A tiny bound is raised, which only adds noise."""
+        return Grid.of(L2Clip(bound if bound > _LEAST else _LEAST), self.n)
 
     @property
     def gram_bits(self) -> int:
