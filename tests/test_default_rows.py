@@ -10,7 +10,9 @@ import pytest
 
 from default_rows import GRID, TARGET, D, counts, design, table, vectors
 from tailguard.default import rows as r
+from tailguard.default.columns import Columns
 from tailguard.default.score_table import ScoreTable
+from tailguard.default.whitening import Design
 from tailguard.engines.memory import InMemory
 from tailguard.kernels.default_sums import FLUSH, TILE
 from tailguard.means.queries import Queries, Together
@@ -63,6 +65,26 @@ def test_no_row_adds_more_than_the_bound(name):
     for i in range(300):
         units = rows.clipped(grid)(X[i : i + 1], y[i : i + 1])
         assert np.linalg.norm(units) <= grid.sensitivity(len(units), "add-remove")
+
+
+@pytest.mark.parametrize("rotated", [np.inf, 1.0], ids=["no number", "ordinary"])
+def test_a_vector_with_an_entry_that_is_no_number_adds_nothing(rotated):
+    """Its norm is no number either: the entries beside it, each within the bound, must not be added as they are."""
+    columns = Columns(np.zeros(D), np.full(D, 99.0), np.zeros(D), np.ones(D), np.ones(D, bool))
+    rotation = np.array([[rotated, 0.0, 0.0], [-rotated, 0.0, 0.0], [0.0, 1.0, 1.0]])
+    one = Design(columns, np.zeros(D), rotation, np.eye(D), True, 1.5, 1.0)
+    X, y, theta = np.array([[10.0, 10.0, 1.4]]), np.ones(1), np.zeros(D + 1)  # a is (1, inf - inf, 1.4, 1.4)
+    grid = Grid.of(L2Clip(1.5), 1)
+    for total in (
+        r.LogisticScore(one, theta).clipped(grid),
+        r.MultinomialScore(one, np.zeros((3, D + 1))).clipped(grid),
+        r.Score(one, theta, TARGET, 1.0).clipped(grid),
+        r.DesignRows(one).gram(1.5, 19),
+    ):
+        assert total(X, y).any() == (rotated == 1.0)
+    added = ScoreTable(one, theta, TARGET, GRID, 1)(X, y)
+    assert added[:, -1].sum() == 1
+    assert added[:, :-1].any() == (rotated == 1.0)
 
 
 @pytest.mark.parametrize("name", COUNTS)

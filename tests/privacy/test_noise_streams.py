@@ -60,3 +60,19 @@ def test_exact_rates_are_multiples_of_2_to_the_minus_32(rate):
     assert exact * 2**32 == int(exact * 2**32) >= 1
     assert abs(exact - rate) <= 2.0**-32
     assert exact_rate(exact) == exact
+
+
+def test_a_private_order_is_that_of_random_bits_of_each(monkeypatch):
+    """Exchange the bits of two and their places are exchanged: so it does not matter who has which number.
+
+    An order from a generator with a key of 256 bits has no such property: of 99 things, not every order has a key.
+    """
+    words = np.random.default_rng(0).integers(0, 2**64, size=(2, 99), dtype=np.uint64)
+    words[1] >>= np.uint64(61)  # ties in the first word, for which the second is there
+    moved = np.random.default_rng(1).permutation(99)
+    places = []
+    for bits in (words, words[:, moved]):
+        given = iter(bits)
+        monkeypatch.setattr(SystemNoise, "_bits", lambda self, size, width, given=given: next(given))
+        places.append(np.argsort(SystemNoise().permutation(99)))
+    np.testing.assert_array_equal(places[1], places[0][moved])

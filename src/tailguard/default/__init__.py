@@ -251,9 +251,10 @@ def _in_data_units(line: Line, alpha: float, curvature: float, fit_intercept: bo
         inverse_scale = np.minimum(columns.scale**-2.0, 1e200)
         H = curvature * line.correlation
         slopes = np.asarray(np.linalg.solve(H + alpha * np.diag(inverse_scale), H @ slopes.T).T, np.float64)
-    coef: Array = np.clip(slopes / columns.scale, -1e150, 1e150)
+    # Released numbers of contradictory hints may overflow: a coefficient that is no number says nothing.
+    coef: Array = np.nan_to_num(np.clip(slopes / columns.scale, -1e150, 1e150), nan=0.0)
     if not fit_intercept:
         return coef, np.zeros(len(coef)) if coef.ndim == 2 else 0.0
     at = columns.mean + columns.scale * line.shift
-    intercept = line.level - coef @ at
+    intercept = np.clip(np.nan_to_num(line.level - coef @ at, nan=0.0), -1e300, 1e300)
     return coef, intercept if np.ndim(intercept) else float(intercept)

@@ -131,9 +131,8 @@ class SystemNoise(_FromBits):
     -----
     **Formal guarantee.**  :meth:`discrete_gaussian` is exact: rational arithmetic on random bits
     (OpenDP), no floating-point sampling.  :meth:`bernoulli` is exact for multiples of 2^-32.
-    :meth:`normal` carries no guarantee beyond double precision, and :meth:`permutation`
-    is a permutation from a generator keyed with 256 bits; use it only where the guarantee does not rest
-    on the order of the rows.
+    :meth:`permutation` is uniform, but for a probability of n² 2^-129.  :meth:`normal` carries no
+    guarantee beyond double precision.
     """
 
     private = True
@@ -165,9 +164,9 @@ class SystemNoise(_FromBits):
         return np.asarray(_opendp_gaussian(scale)([0] * size), dtype=np.int64)
 
     def permutation(self, n: int) -> np.ndarray:
-        """Return a random order of ``range(n)`` from a generator keyed with 256 bits."""
-        key = int.from_bytes(os.urandom(32), "little")
-        return np.random.default_rng(key).permutation(_checks.count("n", n, least=0))
+        """Return a random order of ``range(n)``: that of 128 random bits each, which are never equal in practice."""
+        n = _checks.count("n", n, least=0)
+        return np.lexsort((self._bits(n, 64), self._bits(n, 64)))
 
     def _bits(self, size: int, width: int) -> np.ndarray:
         return np.frombuffer(os.urandom(size * width // 8), dtype=f"<u{width // 8}")
