@@ -30,7 +30,7 @@ IN_MEMORY = (10**3, 10**4, 10**5, 10**6, 10**7)
 STREAMED = (10**6, 10**7, 10**8)
 WIDTHS = (5, 10, 20, 50, 100, 200, 500, 1000)
 NARROW, ROWS = 5, 20_000  # columns of the tables over n, rows of the table over d
-EPSILON = 8.0  # with less, the default would not look for a thousand slopes in so few rows
+EPSILON = 12.0  # with less, the default would not look for a thousand slopes in so few rows
 # Exponents are fitted from here on.
 LARGE_N, LARGE_D = 10**5, 50
 
