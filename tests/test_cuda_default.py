@@ -5,11 +5,6 @@ Without a GPU the kernels run in Triton's interpreter, on the CPU, in a process 
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -19,54 +14,30 @@ from tailguard.default import DefaultOptions, fit_default
 from tailguard.default.rows import DesignRows
 from tailguard.engines.memory import InMemory
 from tailguard.truncation import Grid, L2Clip
-
-HERE = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("triton") is not None
-INTERPRETED = HERE and os.environ.get("TRITON_INTERPRET") == "1"
-needs_torch = pytest.mark.skipif(not HERE, reason="torch and triton are not installed")
+from triton_here import (
+    DEVICE,
+    HERE,
+    INTERPRETED,
+    elsewhere,
+    interpreter,  # noqa: F401 (for every test of this file)
+    needs_torch,
+    on_device,
+    passes_in_the_interpreter,
+)
 
 if HERE:
     import torch
 
     from tailguard.engines.cuda import Cuda
 
-    DEVICE = "cpu" if INTERPRETED else "cuda" if torch.cuda.is_available() else None
-else:
-    DEVICE = None
-on_device = pytest.mark.skipif(DEVICE is None, reason="no GPU here, and not in the interpreter")
 N = 300  # several tiles, the last not full
 SHAPES = [(3, np.float64), (1, np.float32), (20, np.float32)]
 
 
-@pytest.fixture(autouse=True)
-def _interpreter(monkeypatch):
-    """Let the interpreter of Triton 3.6 take arrays of one number for numbers, which NumPy 2.4 does no more."""
-    if INTERPRETED:
-        from triton.runtime import interpreter
-
-        original = interpreter._patch_lang_tensor
-
-        def patch(tensor, scope):
-            original(tensor, scope)
-            scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-            scope.set_attr(tensor, "__bool__", lambda self: self.handle.data.size != 1 or bool(self.handle.data.item()))
-
-        monkeypatch.setattr(interpreter, "_patch_lang_tensor", patch)
-    with np.errstate(all="ignore"):  # a kernel has no warnings; NumPy, which interprets it, does
-        yield
-
-
 @needs_torch
-@pytest.mark.skipif(DEVICE is not None, reason="the tests run by themselves here")
+@elsewhere
 def test_all_of_this_in_the_interpreter():
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", __file__],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:]
+    passes_in_the_interpreter(__file__)
 
 
 def both(X, y, strided: bool = False):

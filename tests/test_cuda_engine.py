@@ -6,11 +6,7 @@ when Triton is imported). Without torch only the choice of the engine is tested.
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -21,18 +17,18 @@ from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import Gradients, RowFunction, RowValues
 from tailguard.losses import Custom, Huber, Logistic, Multinomial, PerRow, Poisson, Squared
 from tailguard.truncation import CoordinateClip, Grid, L2Clip, Smoothed
-
-HERE = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("triton") is not None
-INTERPRETED = HERE and os.environ.get("TRITON_INTERPRET") == "1"
-needs_torch = pytest.mark.skipif(not HERE, reason="torch and triton are not installed")
+from triton_here import (
+    DEVICE,
+    HERE,
+    elsewhere,
+    interpreter,  # noqa: F401 (for every test of this file)
+    needs_torch,
+    on_device,
+    passes_in_the_interpreter,
+)
 
 if HERE:
     import torch
-
-    DEVICE = "cpu" if INTERPRETED else "cuda" if torch.cuda.is_available() else None
-else:
-    DEVICE = None
-on_device = pytest.mark.skipif(DEVICE is None, reason="no GPU here, and not in the interpreter")
 
 EDGES = [0.0, -0.0, 5e-324, 1e-320, 1e-160, 1e160, 1e308, -1e308, np.inf, -np.inf, np.nan, 1e30, 1e-30, 0.5, -1.0]
 TRUNCATIONS = {
@@ -44,36 +40,10 @@ TRUNCATIONS = {
 LOSSES = {"squared": Squared(), "logistic": Logistic(), "huber": Huber(0.7), "poisson": Poisson()}
 
 
-@pytest.fixture(autouse=True)
-def _interpreter(monkeypatch):
-    """Let the interpreter of Triton 3.6 take arrays of one number for numbers, which NumPy 2.4 does no more."""
-    if INTERPRETED:
-        from triton.runtime import interpreter
-
-        original = interpreter._patch_lang_tensor
-
-        def patch(tensor, scope):
-            original(tensor, scope)
-            scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-            scope.set_attr(tensor, "__bool__", lambda self: self.handle.data.size != 1 or bool(self.handle.data.item()))
-
-        monkeypatch.setattr(interpreter, "_patch_lang_tensor", patch)
-    with np.errstate(all="ignore"):  # a kernel has no warnings; NumPy, which interprets it, does
-        yield
-
-
 @needs_torch
-@pytest.mark.skipif(DEVICE is not None, reason="the tests run by themselves here")
+@elsewhere
 def test_all_of_this_in_the_interpreter():
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", __file__],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:]
+    passes_in_the_interpreter(__file__)
 
 
 def table(n, d, seed=0, dtype=np.float64):

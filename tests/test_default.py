@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
 import tailguard as tg
 from tailguard import default
-from tailguard.means.queries import Queries
+from taped import Replayed, Taped
 
 
 def threshold_labels(y: np.ndarray, classes: int) -> np.ndarray:
@@ -277,32 +277,6 @@ def test_the_order_of_the_rows_changes_nothing(name):
 
 
 # Nothing but releases leaves.
-
-
-class Taped(Queries):
-    """Writes down every release."""
-
-    tape: list
-
-    def mean(self, *arguments):
-        return self.keep(super().mean(*arguments))
-
-    def gram(self, *arguments):
-        return self.keep(super().gram(*arguments))
-
-    def noisy_counts(self, *arguments):
-        return self.keep(super().noisy_counts(*arguments))
-
-    def keep(self, released):
-        Taped.tape.append(type(released)(released.value.copy(), released.sd))
-        return released
-
-
-class Replayed(Taped):
-    """Answers from the tape, whatever the data says; the account is charged as before."""
-
-    def keep(self, released):
-        return Taped.tape.pop(0)
 
 
 @every_fit

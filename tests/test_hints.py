@@ -13,7 +13,7 @@ from sklearn.base import clone
 import tailguard as tg
 from tailguard import default, losses
 from tailguard.default import small
-from tailguard.means.queries import Queries
+from taped import Replayed, Taped
 
 HINTS = tg.Hints(
     ranges={"a": (0, 120), 1: (-3, 3)},
@@ -278,32 +278,6 @@ def test_targets_of_another_world_than_their_range_are_fitted_without_a_word(est
         model = estimator(10.0, hints=tg.Hints(target_range=(0, 5)), random_state=0, threads=1).fit(X, y)
         assert np.all(np.isfinite(model.coef_))
         assert np.all(np.isfinite(model.predict(X)))
-
-
-class Taped(Queries):
-    """Writes down every release."""
-
-    tape: list
-
-    def mean(self, *arguments):
-        return self.keep(super().mean(*arguments))
-
-    def gram(self, *arguments):
-        return self.keep(super().gram(*arguments))
-
-    def noisy_counts(self, *arguments):
-        return self.keep(super().noisy_counts(*arguments))
-
-    def keep(self, released):
-        Taped.tape.append(type(released)(released.value.copy(), released.sd))
-        return released
-
-
-class Replayed(Taped):
-    """Answers from the tape, whatever the data says; the account is charged as before."""
-
-    def keep(self, released):
-        return Taped.tape.pop(0)
 
 
 @pytest.mark.parametrize("form", [*GOOD, *WRONG])

@@ -19,7 +19,7 @@ from tailguard.default.scores import CountScore, LevelRows, OddsScore, ResidualS
 from tailguard.default.scores import TailScore as Tails
 from tailguard.default.whitening import Design
 from tailguard.intervals import IntervalTable, Uncertainty
-from tailguard.means.queries import Queries
+from taped import Replayed, Taped
 
 SLOPES = np.array([1.0, -0.5])
 MODELS = {
@@ -190,28 +190,6 @@ def test_rows_are_within_their_bounds_whatever_they_are(seed):
 
 
 # ---------------------------------------------------------------- nothing but releases leaves
-
-
-class Taped(Queries):
-    tape: list
-
-    def mean(self, *arguments):
-        return self.keep(super().mean(*arguments))
-
-    def gram(self, *arguments):
-        return self.keep(super().gram(*arguments))
-
-    def noisy_counts(self, *arguments):
-        return self.keep(super().noisy_counts(*arguments))
-
-    def keep(self, released):
-        Taped.tape.append(type(released)(released.value.copy(), released.sd))
-        return released
-
-
-class Replayed(Taped):
-    def keep(self, released):
-        return Taped.tape.pop(0)
 
 
 @every_model

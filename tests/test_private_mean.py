@@ -9,8 +9,8 @@ import pytest
 
 import tailguard as tg
 from tailguard import default
-from tailguard.means.queries import Queries
 from tailguard.privacy import Gaussian
+from taped import Replayed, Taped
 
 # Public parameters for data of about unit size.
 METHODS = {
@@ -146,32 +146,13 @@ def test_threads_layout_and_precision_change_nothing(method):
         assert first.privacy == other.privacy
 
 
-class Taped(Queries):
-    """Writes down every release, or answers from the tape."""
-
-    tape: list
-    replay: bool
-
-    def mean(self, *arguments):
-        return self.keep(super().mean(*arguments))
-
-    def noisy_counts(self, *arguments):
-        return self.keep(super().noisy_counts(*arguments))
-
-    def keep(self, released):
-        if Taped.replay:
-            return Taped.tape.pop(0)
-        Taped.tape.append(type(released)(released.value.copy(), released.sd))
-        return released
-
-
 @pytest.mark.parametrize("shift", [0.0, 500.0])
 def test_the_default_mean_is_a_function_of_what_was_released(monkeypatch, shift):
     monkeypatch.setattr(default, "Queries", Taped)
     x = np.random.default_rng(0).normal(shift, 1.0, size=(1000, 2))
-    Taped.tape, Taped.replay = [], False
+    Taped.tape = []
     first = mean(x)
-    Taped.replay = True
+    monkeypatch.setattr(default, "Queries", Replayed)
     second = mean(np.full_like(x, np.nan))
     assert not Taped.tape
     np.testing.assert_array_equal(first.value, second.value)

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tailguard as tg
 from tailguard import default
-from tailguard.means.queries import Queries
+from taped import Replayed, Taped
 
 
 def table(n: int = 20_000, seed: int = 0) -> np.ndarray:
@@ -152,33 +152,13 @@ def test_hints_help_and_are_told():
     assert np.all((ranges.lower_ >= -2.0) & (ranges.upper_ <= 2.0))
 
 
-class Taped(Queries):
-    """Plays the releases of the first table back to all others."""
-
-    tape: list
-    playing = False
-
-    def keep(self, released):
-        if Taped.playing:
-            return Taped.tape.pop(0)
-        Taped.tape.append(type(released)(released.value.copy(), released.sd))
-        return released
-
-    def mean(self, *arguments):
-        return self.keep(super().mean(*arguments))
-
-    def noisy_counts(self, *arguments):
-        return self.keep(super().noisy_counts(*arguments))
-
-
 @pytest.mark.parametrize("hints", [None, tg.Hints(exchangeable=True)], ids=["no hints", "hints"])
 def test_a_scaler_is_a_function_of_what_was_released(monkeypatch, hints):
     X = table(400)
     monkeypatch.setattr(default, "Queries", Taped)
-    monkeypatch.setattr(Taped, "playing", False)
     Taped.tape = []
     scaler = tg.PrivateScaler(1.0, hints=hints, random_state=0).fit(X)
-    monkeypatch.setattr(Taped, "playing", True)
+    monkeypatch.setattr(default, "Queries", Replayed)
     twin = tg.PrivateScaler(1.0, hints=hints, random_state=0).fit(np.full_like(X, np.nan))
     assert not Taped.tape
     for attribute in ("mean_", "scale_", "lower_", "upper_"):
