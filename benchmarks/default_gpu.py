@@ -1,7 +1,7 @@
 """A default fit of rows on a GPU: ``python benchmarks/default_gpu.py``.
 
-The rows are made on the device. The first fit compiles; then a fit is timed as a whole, with noise that is private,
-and each of its sums by itself against copying the rows, which reads and writes them.
+The rows are made on the device. The first fit compiles; then a fit is timed as a whole, with private noise and with
+seeded noise, and each of its sums by itself against copying the rows, which reads and writes them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,40 +69,62 @@ def sums(n: int, d: int) -> dict:
     }
 
 
+def draws(model: tg.PrivateRidge) -> int:
+    """Exact draws of a fit: one for every number that it released."""
+    return sum(event.samples for event in model.privacy_.events if hasattr(event, "samples"))
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--columns", type=int, default=32)
+    parser.add_argument("--tiles", action="store_true", help="other sizes of tiles too, each of which is compiled")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     n, d = arguments.rows, arguments.columns
-    found: dict = {"device": torch.cuda.get_device_name(), "rows": n, "columns": d}
     X, y = table(n, d, torch.float32)
     size = X.numel() * X.element_size()
-    found["copy GB/s"] = 2 * size / seconds(X.clone) / 1e9
-    seed = None if find_spec("opendp") else 0  # a seed is not private, and draws faster
-    found["noise"] = "private" if seed is None else "seeded"
+    shape = f"{n:.0e} x {d}".replace("e+0", "e")
+    lines = [f"{torch.cuda.get_device_name()}, {shape} float32, {os.cpu_count()} cores for the noise", ""]
+    lines += ["| | noise | s |", "|---|---|---|"]
+    found: dict = {"device": torch.cuda.get_device_name(), "rows": n, "columns": d, "cores": os.cpu_count()}
+
+    def tell(name: str, noise: str, took: float) -> None:
+        found[f"{name}, {noise} noise"] = took
+        lines.append(f"| {name} | {noise} | {took:.3f} |")
+        print(lines[-1], flush=True)
+
+    # A seed is not private, and draws faster: the difference is what exact noise costs.
+    sources = {"private": None, "seeded": 0} if find_spec("opendp") else {"seeded": 0}
+    noise, seed = next(iter(sources.items()))
     start = time.perf_counter()
     tg.PrivateRidge(epsilon=1.0, random_state=seed).fit(X[:100_000], y[:100_000])
-    found["first fit, compiling"] = time.perf_counter() - start
-    for name, model in {
-        "PrivateRidge": tg.PrivateRidge(epsilon=1.0, random_state=seed),
-        "PrivateHuberRegressor": tg.PrivateHuberRegressor(epsilon=1.0, random_state=seed),
-        "PrivateLogisticRegression": tg.PrivateLogisticRegression(epsilon=1.0, classes=[-1, 1], random_state=seed),
-    }.items():
-        target = torch.sign(y) if "Logistic" in name else y
-        found[name] = seconds(lambda model=model, target=target: model.fit(X, target), 5)
-    engine = Cuda(X, y)
-    for tile in (triton_default.VALUES, *(v for v in (1024, 2048, 4096) if v != triton_default.VALUES)):
+    tell("first fit, compiling", noise, time.perf_counter() - start)
+    for kind in (tg.PrivateRidge, tg.PrivateHuberRegressor, tg.PrivateLogisticRegression):
+        logistic = kind is tg.PrivateLogisticRegression
+        target, options = (torch.sign(y), {"classes": [-1, 1]}) if logistic else (y, {})
+        for noise, seed in sources.items():
+            model = kind(epsilon=1.0, random_state=seed, **options)
+            tell(kind.__name__, noise, seconds(lambda model=model, target=target: model.fit(X, target)))
+    if "private" in sources:
+        model = tg.PrivateRidge(epsilon=1.0).fit(X, y)
+        found["draws"] = draws(model)
+        lines += ["", f"{found['draws']} draws in a fit of `PrivateRidge`: {model.privacy_.guarantee}"]
+    lines += ["", "| sum | ms | GB/s |", "|---|---|---|"]
+    took = seconds(X.clone)
+    lines.append(f"| copy | {took * 1e3:.2f} | {2 * size / took / 1e9:.0f} |")
+    engine, usual = Cuda(X, y), triton_default.VALUES
+    for tile in (usual, *((1024, 2048, 4096) if arguments.tiles else ())):
         triton_default.VALUES = tile
         for name, one in sums(n, d).items():
             took = seconds(lambda one=one: engine.integer_sum(one, one.shape), 3)
-            found[f"tile {tile}, {name}"] = f"{took * 1e3:.2f} ms, {size / took / 1e9:.0f} GB/s"
+            found[f"tile {tile}, {name}"] = took
+            label = name if tile == usual else f"{name}, tiles of {tile}"
+            lines.append(f"| {label} | {took * 1e3:.2f} | {size / took / 1e9:.0f} |")
     found["seeded coefficients"] = tg.PrivateRidge(epsilon=1.0, random_state=0).fit(X, y).coef_[:4].tolist()
-    text = json.dumps(found, indent=1)
-    print(text)
+    print("\n".join(lines))
     if arguments.out:
-        arguments.out.write_text(text)
+        arguments.out.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -139,10 +139,10 @@ def main() -> None:
     share = 100 if parser.parse_args().quick else 1
     on_this_machine(tuple((n // share, d) for n, d in SHAPES))
     if has("distributed"):
+        from cluster import ROUNDS, on_a_cluster
         from cluster import SHAPES as CLUSTER_SHAPES
-        from cluster import on_a_cluster
 
-        on_a_cluster(tuple((max(1000, n // share), d) for n, d in CLUSTER_SHAPES), max(5, 30 // share))
+        print(on_a_cluster(tuple((max(1000, n // share), d) for n, d in CLUSTER_SHAPES), max(5, ROUNDS // share)))
     if has("torch", "triton"):
         import torch
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid
 
 import tailguard as tg
-from tailguard.model_selection import Numbers, RowGains
+from tailguard.model_selection.measures import Numbers, RowGains
 from tailguard.privacy import Budget, default_delta, gdp_mu, zcdp_rho
 
 Array = NDArray[np.float64]

@@ -71,7 +71,7 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
     }
 
 
-def counts(d: int = D) -> dict[str, r.ColumnCounts | r.Sizes]:
+def counts(d: int = D) -> dict[str, r.ColumnCounts | r.NearCounts | r.Sizes]:
     plain, theta = design(d), 0.5 * np.random.default_rng(3).normal(size=d + 1)
     every = tuple(range(d))
     alone = r.Fitted(None, np.zeros(d), np.zeros(d), 0.4)
@@ -81,6 +81,8 @@ def counts(d: int = D) -> dict[str, r.ColumnCounts | r.Sizes]:
         "first look at counts": r.ColumnCounts("positive target", (0,), (0.0,)),
         "later look": r.ColumnCounts("features", every, (0.3,) * d, tuple(float(k - 1) for k in range(d))),
         "later look, far away": r.ColumnCounts("features", (0,), (0.0,), (-990.0,)),
+        "near look": r.NearCounts("features", every, (0.3,) * d, tuple(2.0 ** (k - 4) for k in range(d))),
+        "near look at counts": r.NearCounts("positive target", (0,), (1.0,), (0.25,)),
         "sizes": r.Sizes(r.Residual(plain.fitted(theta), TARGET), tuple(GRID)),
         "sizes of counts": r.Sizes(r.Residual(plain.fitted(theta, 0.1, 5.0), COUNTS), tuple(GRID)),
         "sizes alone": r.Sizes(r.Residual(alone, TARGET), tuple(GRID)),

@@ -131,3 +131,8 @@ def test_the_command_line_loads_nothing_that_is_optional():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_package_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "tailguard", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"tailguard {tailguard.__version__}\n"

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import csv as arrow_csv
@@ -25,6 +26,7 @@ import tailguard as tg
 from tailguard.cli import app, evaluate, fit, ledger, predict, schema
 from tailguard.cli import inspect as inspect_command
 from tailguard.cli._errors import FAILED, REFUSED, STOPPED, WRONG_OPTIONS
+from tailguard.model_file import read_model
 from tailguard.tables import CATEGORY, Column, Recipe
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -395,6 +397,28 @@ def test_a_file_from_elsewhere_cannot_speak_to_the_terminal(folder):
     assert "\x1b" not in output
     assert "\x07" not in output
     assert "\x1b" not in run("predict", "evil.json", "later.csv", status=FAILED).output
+
+
+def test_intervals_of_a_column_of_categories_are_against_its_first(tmp_path, monkeypatch):
+    """With an indicator for each of three and an intercept nothing is pinned down, and intervals are infinite."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    ward = rng.choice(["east", "north", "south"], 20_000)
+    cost = 5.0 + 2.0 * (ward == "north") - 1.0 * (ward == "south") + rng.standard_t(3, len(ward))
+    pd.DataFrame({"ward": ward, "cost": cost}).to_csv("wards.csv", index=False)
+    Path("wards.toml").write_text(
+        'tailguard_schema = 1\n[columns]\nward = ["east", "north", "south"]\ncost = "number"\n', encoding="utf-8"
+    )
+    run("fit", "wards.csv", "--schema", "wards.toml", "--target", "cost", "--epsilon", "4", "--inference", "--quiet")
+    saved = read_model("model.json")
+    assert saved.recipe.feature_names == ("ward=north", "ward=south")
+    assert np.all(np.isfinite(saved.model.stderr_))
+    # Errors of about .03 from sampling and noise: a sixth of what is allowed.
+    assert np.max(np.abs(saved.model.coef_ - [2.0, -1.0])) < 6.0 * saved.model.stderr_.max() < 0.6
+    assert "ward=north (against east)" in " ".join(run("inspect", "model.json").stdout.split())
+    run("predict", "model.json", "wards.csv", "-o", "out.csv")
+    found = pd.read_csv("out.csv")["prediction"].groupby(ward).mean()
+    assert found["north"] - found["east"] == pytest.approx(saved.model.coef_[0])
 
 
 # ---------------------------------------------------------------- evaluate

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.sparse import csr_array
 
 import tailguard as tg
 from tailguard.engines import RowsStayError, engine_for
+from tailguard.engines.dask.tasks import unread
 from tailguard.engines.memory import InMemory
 from tailguard.losses import Custom
 from tailguard.means.queries import Queries
@@ -88,6 +91,9 @@ ESTIMATORS = {
         in_chunks,
     ),
     "smoothed": (tg.PrivateRidge(epsilon=1.0, method="smoothed", scale=10.0, steps=4), "cost", in_frames),
+    "robust": (tg.PrivateHuberRegressor(epsilon=1.0, method="robust", scale=10.0, steps=4), "cost", by_name),
+    "with intervals": (tg.PrivateRidge(epsilon=1.0, inference=True), "cost", in_chunks),
+    "with hints": (tg.PrivateRidge(epsilon=1.0, hints=tg.Hints(ranges={"x0": (0.0, 9.0)})), "cost", in_frames),
 }
 
 
@@ -146,7 +152,7 @@ def test_files_are_read_by_the_workers(client, table, target, kept, tmp_path):
 
 
 def test_files_are_cut_between_row_groups(client, table, tmp_path, monkeypatch):
-    monkeypatch.setattr("tailguard.engines.dask._PART_VALUES", 1000 * (D + 1))
+    monkeypatch.setattr("tailguard.engines.dask.files._PART_VALUES", 1000 * (D + 1))
     path, target = parquet(table, "cost", tmp_path)
     rows = engine_for(path, target)
     assert rows.lengths == (700, 700, 700, 900)
@@ -190,6 +196,36 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_step_changes_nothing(client,
     np.testing.assert_array_equal(found.w, expected.w)
     assert found.privacy.events == expected.privacy.events
     assert found.privacy.epsilon == expected.privacy.epsilon
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["rows are held", "rows are computed anew"])
+def test_a_worker_that_is_killed_inside_a_query_of_the_default_changes_nothing(client, table, tmp_path, kept):
+    """It dies in the middle of its share; a ledger is charged for one fit."""
+    flag = tmp_path / "killed"
+
+    def arm(flag: str) -> None:
+        from tailguard.engines.memory import InMemory
+
+        original, asked = InMemory.integer_sum, []
+
+        def deadly(self, *arguments):
+            asked.append(None)
+            if len(asked) == 12 and not os.path.exists(flag):
+                with open(flag, "w"):
+                    pass
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(self, *arguments)
+
+        InMemory.integer_sum = deadly
+
+    expected = tg.PrivateRidge(epsilon=1.0, random_state=2).fit(table[NAMES].to_numpy(), table["cost"].to_numpy())
+    client.run(arm, str(flag))
+    model = tg.PrivateRidge(epsilon=1.0, random_state=2)
+    ledger = tg.Ledger.add_dataset(tmp_path / "budget.db", "costs")  # seeded runs go into accounts without a budget
+    with dask.config.set({"tailguard.persist": kept}), ledger:
+        assert_same(model.fit(*in_chunks(table, "cost")), expected)
+    assert flag.exists()
+    assert len(ledger.entries) == 1
 
 
 def test_a_worker_that_is_killed_between_two_queries_of_the_default_changes_nothing(client, table, monkeypatch):
@@ -244,12 +280,34 @@ def test_rows_never_come_here(client, arrived):
     assert sum(arrived) - moved >= y.nbytes  # power: what is asked for does come, and is counted
 
 
+def test_the_dashboard_and_a_progress_bar_show_a_fit(client, table, capsys):
+    with distributed.get_task_stream(client) as stream:
+        tg.minimize(
+            tg.losses.Squared(),
+            *in_chunks(table, "cost", parts=20),
+            method="clipped",
+            epsilon=1.0,
+            clip=1.0,
+            steps=3,
+            progress=True,
+        )
+    seen = [(distributed.utils.key_split(task["key"]), task["worker"]) for task in stream.data]
+    assert "tailguard-load" in dict(seen)
+    sums = [worker for name, worker in seen if name == "tailguard-sum"]
+    assert len(sums) == 3 * len(set(sums)) > 0  # one for every step and worker that has rows
+    assert "private steps" in capsys.readouterr().out
+
+
 def test_what_needs_the_rows_in_one_place_is_refused(client, table):
     X, y = in_chunks(table, "cost")
     with pytest.raises(RowsStayError, match=r"method='trimmed' needs the rows in one place"):
         tg.PrivateRidge(epsilon=1.0, method="trimmed", bounds=(-1.0, 1.0)).fit(X, y)
     with pytest.raises(RowsStayError, match=r"method='aggregate' needs the rows in one place"):
         tg.PrivateRidge(epsilon=1.0, method="aggregate", constraint=tg.constraints.L2Ball(1.0)).fit(X, y)
+    with pytest.raises(RowsStayError, match="groups= is not accepted for rows on a cluster"):
+        tg.PrivateRidge(epsilon=1.0).fit(X, y, groups=np.arange(N) // 3)
+    with pytest.raises(RowsStayError, match="method='trimmed'"):
+        tg.private_mean(y, epsilon=1.0, method="trimmed", bounds=(-1.0, 1.0))
 
 
 def test_account_noise_and_engine_stay_here(client, table):
@@ -338,6 +396,28 @@ def test_arguments_that_do_not_fit_are_named(client, table):
             engine_for(*arguments)
 
 
+def test_what_is_of_dask_but_no_table_is_refused(client, table):
+    X, _ = in_chunks(table, "cost")
+    later, future = dask.delayed(np.zeros((5, 2))), client.submit(np.zeros, (5, 2))
+    for odd in (later, future):
+        with pytest.raises(TypeError, match=f"X of type {type(odd).__name__} is not accepted: give a Dask array"):
+            tg.PrivateRidge(epsilon=1.0).fit(odd, np.zeros(5))
+        with pytest.raises(TypeError, match=f"y of type {type(odd).__name__} is not accepted beside a collection"):
+            tg.PrivateRidge(epsilon=1.0).fit(X, odd)
+
+
+def test_an_asynchronous_client_is_refused(client, table, monkeypatch):
+    monkeypatch.setattr(distributed, "default_client", lambda: SimpleNamespace(asynchronous=True))
+    with pytest.raises(TypeError, match="the active client is asynchronous"):
+        tg.PrivateRidge(epsilon=1.0).fit(*in_chunks(table, "cost"))
+
+
+def test_errors_of_a_cluster_say_what_to_do():
+    assert "give them more, or make partitions smaller" in str(unread("KilledWorker"))
+    assert "connect and make them again" in str(unread("FutureCancelledError"))
+    assert "on rows that are not private" in str(unread("ValueError"))
+
+
 # What is accepted
 
 
@@ -347,7 +427,7 @@ def test_too_many_labels_are_refused(client, monkeypatch):
         labels.map_blocks(lambda y: np.zeros((len(y), 1)), chunks=(20, 1), new_axis=1), labels, target="label"
     )
     assert len(rows.labels()) == 60
-    monkeypatch.setattr("tailguard.engines.dask._MOST_LABELS", 59)
+    monkeypatch.setattr("tailguard.engines.dask.tasks.MOST_LABELS", 59)
     with pytest.raises(ValueError, match="more than 59 distinct labels: name the classes"):
         rows.labels()
 
@@ -404,14 +484,14 @@ def test_targets_in_memory_beside_rows_on_workers(client, table):
 
 def test_a_worker_uses_its_threads(client, table):
     """Few partitions in all threads each, many side by side; both the same."""
-    from tailguard.engines.dask import _integer_sum, _packed, _sum_share, _total
+    from tailguard.engines.dask.tasks import integer_sum, packed, sum_share, total
 
-    job = _packed(partial(_integer_sum, lambda X, y: np.array([len(X), np.sum(y > 0)]), (2,)), client)
+    job = packed(partial(integer_sum, lambda X, y: np.array([len(X), np.sum(y > 0)]), (2,)), client)
     X, y = table[NAMES].to_numpy(), table["cost"].to_numpy()
     for parts in (1, 2, 7):
         cut = list(zip(np.array_split(X, parts), np.array_split(y, parts), strict=True))
         for threads in (1, 3):
-            found = _sum_share(job, _total, [None] * parts, threads, cut)
+            found = sum_share(job, total, [None] * parts, threads, cut)
             np.testing.assert_array_equal(found, [N, np.sum(y > 0)])
 
 
@@ -430,3 +510,43 @@ def test_many_partitions_are_added_in_a_tree(client, table):
     grid = Grid.of(L2Clip(1.0), N)
     expected = memory.truncated_sum(RowValues(), grid, some)
     np.testing.assert_array_equal(rows.truncated_sum(RowValues(), grid, some), expected)
+
+
+def test_sparse_chunks_are_made_dense(client, table):
+    X, y = in_chunks(table, "cost")
+    few = da.where(X > 3.0, X, 0.0)
+    sparse = few.map_blocks(csr_array, dtype=float, meta=csr_array((0, 0)))
+    count = lambda X, y: np.array([np.sum(X > 4.0), X.size])  # noqa: E731
+    expected = [np.sum(table[NAMES].to_numpy() > 4.0), N * D]
+    np.testing.assert_array_equal(engine_for(sparse, y).integer_sum(count, (2,)), expected)
+
+
+def test_a_worker_with_more_rows_than_memory_adds_up_a_few_at_a_time(client, table, monkeypatch):
+    """What Dask wrote to disk is read again by every task that needs it, so no task may need it all."""
+    monkeypatch.setattr("tailguard.engines.dask.parts._KEPT", 1e-9)
+    with dask.config.set({"tailguard.persist": True}):
+        rows = engine_for(*in_chunks(table, "cost", parts=12))
+    shares = rows.parts._shared()
+    assert sorted(i for share, _ in shares for i in share) == list(range(12))
+    assert {(len(share), threads) for share, threads in shares} == {(1, 1)}
+    np.testing.assert_array_equal(
+        rows.integer_sum(lambda X, y: np.array([len(X), np.sum(y > 0)]), (2,)), [N, np.sum(table.cost > 0)]
+    )
+
+
+@pytest.mark.parametrize(("kept", "times"), [(True, 1), (False, 2)])
+def test_partitions_of_unknown_length_are_loaded_once_to_be_counted_and_held(client, table, tmp_path, kept, times):
+    """The first one twice, since it tells whether there is room."""
+
+    def noted(frame, folder=str(tmp_path)):
+        with open(f"{folder}/{frame.index[0]}", "a") as file:
+            file.write("x")
+        return frame
+
+    frame = dd.from_pandas(table[[*NAMES, "cost"]], npartitions=6)
+    with dask.config.set({"tailguard.persist": kept}):
+        rows = engine_for(frame.map_partitions(noted, meta=frame._meta), "cost")
+        assert rows.lengths == (500,) * 6
+        np.testing.assert_array_equal(rows.integer_sum(lambda X, y: np.array([len(X)]), (1,)), [N])
+    loaded = sorted(len(path.read_text()) for path in tmp_path.iterdir())
+    assert loaded == [times] * 5 + [times + 1]

@@ -14,7 +14,7 @@ from tailguard.default.columns import Columns
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.whitening import Design
 from tailguard.engines.memory import InMemory
-from tailguard.kernels.default_sums import FLUSH, TILE
+from tailguard.kernels.default_sums.tile import FLUSH, TILE
 from tailguard.means.queries import Queries, Together
 from tailguard.privacy import Account, Budget, SeededNoise
 from tailguard.truncation import Grid, L2Clip

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import tailguard as tg
-from tailguard.fit_report import FitReport, _up, number
+from tailguard.fit_report import FitReport
+from tailguard.fit_report.figures import number, up
 from tailguard.model_file import read_model, save_model
 from tailguard.tables import CATEGORY, Column, Recipe
 
@@ -113,7 +114,7 @@ def test_json_has_the_same_content(reports, name):
     assert len(data["not_to_conclude"]) >= 6
 
 
-def test_the_sentence_is_the_guarantee_rounded_up(reports):
+def test_the_sentence_is_the_guarantee_roundedup(reports):
     report = reports["table"]
     factor, delta = re.search(r"a factor of ([\d.]+), plus ([\d.e-]+)\.$", report.sentence()).groups()
     assert float(factor) >= math.exp(report.privacy.epsilon) * (1 - 1e-8)
@@ -125,8 +126,8 @@ def test_the_sentence_is_the_guarantee_rounded_up(reports):
 
 @pytest.mark.parametrize("value", [1.0, 2.0, 2.718281828, 0.999, 9.995, 1234.5, 1e-6, 8.945e-8, 1e300])
 def test_rounding_up_never_rounds_down(value):
-    assert float(_up(value)) >= value * (1 - 1e-8)
-    assert float(_up(value)) <= value * 1.011
+    assert float(up(value)) >= value * (1 - 1e-8)
+    assert float(up(value)) <= value * 1.011
 
 
 def test_numbers_for_people():
@@ -148,6 +149,21 @@ def test_a_model_that_is_less_than_was_asked_for_says_so(reports):
     assert reports["level only"].note().startswith("Level only: too few rows")
     assert reports["level only"].note() in reports["level only"].to_html()
     assert reports["table"].note() == ""
+
+
+def test_persons_and_intervals_change_the_words_of_the_page():
+    rng = np.random.default_rng(0)
+    X, persons = rng.normal(size=(3000, 2)), np.repeat(np.arange(1500), 2)
+    plain = FitReport(tg.PrivateRidge(random_state=0).fit(X, X[:, 0]))
+    assert "one row differs" in plain.to_html()
+    assert "no confidence intervals here" in " ".join(plain.cautions())
+    model = tg.PrivateRidge(random_state=0, inference=True).fit(X, X[:, 0], groups=persons)
+    report = FitReport(model)
+    page = report.to_html()
+    assert "one person differs" in page
+    assert "the number of persons and the names of the columns" in page
+    assert "no confidence intervals here" not in page
+    assert "that is what the intervals are for" in " ".join(report.cautions())
 
 
 def test_references_and_labels_are_named(reports):

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 import tailguard as tg
 from tailguard.cli import app
+from tailguard.cli._errors import REFUSED
 from tailguard.engines import RowsStayError
 from tailguard.engines.grouped import numbered
 from tailguard.fit_report import FitReport
@@ -314,6 +315,65 @@ def test_cross_validation_hands_groups_on():
         np.testing.assert_array_equal(cross_val_score(asked, X, Y, cv=folds, params={"groups": PERSON}), plain)
 
 
+# Searches and scalers, too.
+
+
+def searched(noise=0, **arguments) -> tg.PrivateGridSearch:
+    model = tg.PrivateRidge(method="clipped", clip=5.0, steps=2, threads=1)
+    return tg.PrivateGridSearch(model, {"alpha": [0.0, 1.0]}, 20.0, repeats=3.0, random_state=noise, **arguments)
+
+
+def test_a_search_speaks_of_persons_and_is_the_same_with_one_row_each():
+    alone, plain = searched().fit(X, Y, groups=np.arange(len(Y))), searched().fit(X, Y)
+    np.testing.assert_array_equal(alone.best_estimator_.coef_, plain.best_estimator_.coef_)
+    assert alone.best_score_ == plain.best_score_
+    several = searched().fit(TABLE[[*"abc", "person"]], Y, groups="person")
+    assert (several.privacy_.unit, several.privacy_.n_rows) == ("person", PERSONS)
+    assert list(several.feature_names_in_) == list("abc")
+    labels = tg.PrivateGridSearch(tg.PrivateLogisticRegression(threads=1), {"alpha": [0.0, 1.0]}, 20.0, repeats=2.0)
+    assert labels.fit(X, Y > 0, groups=PERSON).privacy_.unit == "person"
+
+
+def test_the_score_of_a_search_is_the_mean_over_persons():
+    """Half of the persons have twenty rows that nothing predicts; with rows counting alike the score would be zero."""
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(4000), np.where(np.arange(4000) % 2, 1, 20))
+    X = rng.normal(size=(len(person), 1))
+    y = np.where(person % 2, X[:, 0], rng.normal(size=len(person)))
+    model = tg.PrivateRidge(method="clipped", clip=50.0, steps=20, threads=1)
+    arguments = {"error_bound": 3.0, "repeats": 1.1, "random_state": 0}
+    by_person, by_row = (
+        tg.PrivateGridSearch(model, {"alpha": [0.0]}, 1e3, **arguments).fit(X, y, groups=groups)
+        for groups in (person, np.arange(len(y)))
+    )
+    # Slope 1/2 explains 3/4 of the variance of half of the persons and -1/4 of that of the others: 1/4 in all. The
+    # error is that of a mean of 2000 squares, .013: six times as much in either direction.
+    assert 0.17 < by_person.best_score_ < 0.33
+    assert abs(by_row.best_score_) < 0.05
+
+
+def test_a_scaler_speaks_of_persons_and_is_the_same_with_one_row_each(tmp_path):
+    plain, alone = (tg.PrivateScaler(random_state=0).fit(X, groups=ids) for ids in (None, np.arange(len(Y))))
+    np.testing.assert_array_equal(alone.transform(X), plain.transform(X))
+    several = tg.PrivateScaler(5.0).fit(TABLE[[*"abc", "person"]], groups="person")
+    assert (several.privacy_.unit, several.privacy_.n_rows) == ("person", PERSONS)
+    assert several.transform(TABLE[list("abc")]).shape == X.shape
+    tg.save_model(several, tmp_path / "scaler.json")
+    assert tg.load_model(tmp_path / "scaler.json").privacy_ == several.privacy_
+    with pytest.raises(ValueError, match="1 person"):
+        tg.PrivateScaler().fit(X, groups=np.zeros(len(Y)))
+
+
+def test_messages_about_blocks_speak_of_persons():
+    ball = {"method": "aggregate", "constraint": tg.constraints.L2Ball(5.0)}
+    with pytest.raises(ValueError, match=f"with {PERSONS} persons: give at most one per person"):
+        tg.PrivateRidge(**ball, blocks=PERSONS + 1).fit(X, Y, groups=PERSON)
+    with pytest.raises(ValueError, match=r"persons at \d+ per block"):
+        tg.algorithms.algorithm1(
+            SQUARED, X, Y, epsilon=1.0, aggregator="center", blocks=20, groups=PERSON, constraint=ball["constraint"]
+        )
+
+
 # Nothing tells how many rows there are, or whose.
 
 
@@ -348,6 +408,36 @@ def test_nothing_leaks_around_a_mean(monkeypatch):
     first = tables.pop("one row")
     run = lambda X, y, noise: tg.private_mean(X, 5.0, groups="person", random_state=noise)  # noqa: E731
     assert_nothing_leaks(monkeypatch, run, first, tables, show_mean)
+
+
+def test_nothing_leaks_around_a_search(monkeypatch):
+    tables = neighbours()
+    first = tables.pop("one row")
+
+    def show(search):
+        told = {
+            name: repr(value) for name, value in vars(search).items() if name not in ("estimator", "best_estimator_")
+        }
+        return {f"best {key}": value for key, value in show_model(search.best_estimator_).items()} | {
+            name: value for name, value in told.items() if name != "random_state"
+        }
+
+    run = lambda X, y, noise: searched(noise, error_bound=3.0).fit(X, y, groups="person")  # noqa: E731
+    assert_nothing_leaks(monkeypatch, run, first, tables, show)
+
+
+def test_nothing_leaks_around_a_scaler(monkeypatch):
+    tables = neighbours()
+    first = tables.pop("one row")
+    run = lambda X, y, noise: tg.PrivateScaler(5.0, random_state=noise).fit(X, groups="person")  # noqa: E731
+
+    def show(scaler):
+        learnt = (scaler.mean_, scaler.scale_, scaler.lower_, scaler.upper_)
+        return {"names": sorted(vars(scaler)), "learnt": [part.tolist() for part in learnt]} | {
+            "report": scaler.privacy_.to_json()
+        }
+
+    assert_nothing_leaks(monkeypatch, run, first, tables, show)
 
 
 # Reports, model files and ledgers say whom they speak of.
@@ -478,6 +568,35 @@ def test_the_command_sells_scores_for_persons_to_a_ledger_of_persons(bound, tmp_
     assert (told["privacy"]["unit"], told["privacy"]["n_rows"]) == ("person", PERSONS)
     assert "persons, with all their rows" in told["with_the_fit"]
     assert 0.0 <= told["scores"]["mean absolute error"] < 20.0
+
+
+def test_the_command_notices_the_persons_of_the_fit_among_held_out_rows(tmp_path):
+    def written(name: str, frame: pd.DataFrame) -> str:
+        parquet.write_table(pa.Table.from_pandas(frame, preserve_index=False), tmp_path / name)
+        return str(tmp_path / name)
+
+    data, model = written("visits.parquet", TABLE), str(tmp_path / "model.json")
+    fit = [data, "--target", "cost", "--features", "a,b,c", "--groups", "person", "-o", model]
+    assert CliRunner().invoke(app, ["fit", *fit]).exit_code == 0
+
+    def evaluated(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["evaluate", model, *arguments, "--held-out"])
+        return done.exit_code, " ".join(done.output.split())
+
+    # Fewer rows, the same persons: it is the persons that are compared.
+    fewer = written("fewer.parquet", TABLE.iloc[np.sort(np.unique(PERSON, return_index=True)[1])])
+    for table in (data, fewer):
+        status, words = evaluated(table)
+        assert status == REFUSED
+        assert f"fitted to {PERSONS} persons and this table has {PERSONS}" in words
+        assert evaluated(table, "--same-size")[0] == 0
+    later = written("later.parquet", visits(100, seed=1))
+    assert evaluated(later)[0] == 0
+    unnamed = written("unnamed.parquet", visits(100, seed=1).drop(columns="person"))
+    status, words = evaluated(unnamed)
+    assert status == REFUSED
+    assert "no column 'person' says who is who" in words
+    assert evaluated(unnamed, "--groups", "name")[0] == 0
 
 
 @pytest.mark.parametrize(

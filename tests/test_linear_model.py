@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tailguard as tg
 from tailguard.constraints import L2Ball
-from tailguard.linear_model import METHODS
+from tailguard.linear_model.methods import METHODS
 
 ESTIMATORS = {
     "ridge": tg.PrivateRidge,
@@ -188,6 +188,34 @@ def test_frames_of_pandas_and_polars_keep_names(name):
         np.testing.assert_allclose(model.predict(frame), plain.predict(X), rtol=1e-10, atol=1e-12)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(pd.DataFrame(X, columns=["c", "b", "a"]))
+
+
+@every_estimator
+def test_a_column_of_a_frame_may_be_the_target(name):
+    X, y = data(name)
+    for frame in (pd.DataFrame(X, columns=["a", "b", "c"]), pl.DataFrame(X, schema=["a", "b", "c"])):
+        whole = frame.assign(y=y) if isinstance(frame, pd.DataFrame) else frame.with_columns(y=pl.Series(y))
+        model = ESTIMATORS[name](5.0, random_state=0).fit(whole, "y")
+        assert list(model.feature_names_in_) == ["a", "b", "c"]
+        np.testing.assert_array_equal(model.coef_, fitted(name).coef_)
+        with pytest.raises(ValueError, match="'z' names a column, and there is a, b, c, y"):
+            model.fit(whole, "z")
+    with pytest.raises(ValueError, match="X has no names of columns"):
+        model.fit(X, "y")
+
+
+def test_columns_that_are_not_numbers_are_named():
+    frame = pd.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"], "flag": [True, False], "ward": pd.Categorical([1, 2])})
+    frame["big"] = pd.Series([10**400, 1], dtype=object)
+    polars = pl.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"], "flag": [True, False]})
+    for X, words in ((frame.drop(columns="ward"), "in 'sex':"), (polars, "in 'sex':")):
+        with pytest.raises(ValueError, match=words) as refused:
+            tg.PrivateRidge().fit(X, [1.0, 2.0])
+        assert "could not convert" not in str(refused.value)
+        assert refused.value.__context__ is None
+    for series in (frame["age"], polars["age"]):
+        with pytest.raises(ValueError, match=r"frame\[\['age'\]\], for one column"):
+            tg.PrivateRidge().fit(series, [1.0, 2.0])
 
 
 @every_estimator

@@ -14,7 +14,8 @@ import pytest
 
 import tailguard as tg
 from tailguard import model_file
-from tailguard.model_file import ModelFileError, _checksum, from_document, read_model, save_model, to_document
+from tailguard.model_file import ModelFileError, from_document, read_model, save_model, to_document
+from tailguard.model_file.layout import checksum
 from tailguard.tables import CATEGORY, Column, Recipe
 
 rng = np.random.default_rng(0)
@@ -80,9 +81,65 @@ def test_names_and_recipe_are_kept(tmp_path):
 def test_what_cannot_be_saved_is_said(tmp_path):
     with pytest.raises(TypeError, match="model of type dict cannot be saved"):
         save_model({}, tmp_path / "model.json")
-    with pytest.raises(ValueError, match="not fitted"):
-        save_model(tg.PrivateRidge(), tmp_path / "model.json")
+    with pytest.raises(TypeError, match="give its best_estimator_"):
+        save_model(tg.PrivateGridSearch(tg.PrivateRidge(), {}), tmp_path / "model.json")
+    for model in (tg.PrivateRidge(), tg.PrivateScaler()):
+        with pytest.raises(ValueError, match="not fitted"):
+            save_model(model, tmp_path / "model.json")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_scaler_is_kept_to_the_last_bit(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    hints = tg.Hints(ranges={"a": (0.0, 5.0)})
+    scaler = tg.PrivateScaler(0.5, hints=hints, threads=1).fit(pandas.DataFrame(X, columns=list("abc")))
+    save_model(scaler, tmp_path / "scaler.json")
+    again = tg.load_model(tmp_path / "scaler.json")
+    odd = pandas.DataFrame(ODD, columns=list("abc"))
+    assert again.transform(odd).tobytes() == scaler.transform(odd).tobytes()
+    assert list(again.get_feature_names_out()) == list("abc")
+    assert again.privacy_ == scaler.privacy_
+    assert again.get_params() == scaler.get_params() | {"threads": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("scale", [1.0, 0.0, 1.0], "scale is not positive"),
+        ("scale", [1.0, 1.0], "scale has 2 numbers in place of 3"),
+        ("mean", "here", "mean is not a list"),
+        ("lower", [1e9] * 3, "lower is above upper"),
+        ("feature_names", ["a"], "feature_names"),
+        ("coef", [1.0] * 3, "fitted does not hold exactly"),
+    ],
+)
+def test_a_forged_scaler_is_refused_by_name(name, value, words):
+    document = to_document(tg.PrivateScaler().fit(X))
+    document["fitted"][name] = value
+    with pytest.raises(ModelFileError, match=words):
+        from_document(signed(document))
+
+
+def test_a_scaler_predicts_from_no_table():
+    scaler, recipe = tg.PrivateScaler().fit(X), Recipe((Column("a"), Column("b"), Column("c")), Column("y"))
+    with pytest.raises(ValueError, match="recipe is not accepted for a scaler"):
+        to_document(scaler, recipe)
+    with pytest.raises(ModelFileError, match="does not have the features"):
+        from_document(signed(to_document(scaler) | {"table": recipe.to_dict()}))
+
+
+def signed(document):
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    return content | {"checksum": checksum(content)}
+
+
+def test_the_column_of_persons_is_kept_and_checked():
+    recipe = Recipe((Column("a"), Column("b"), Column("c")), Column("y"), persons="patient")
+    document = to_document(fitted("ridge"), recipe)
+    assert from_document(document).recipe == recipe
+    for wrong in (7, "", None, "x" * 2000):
+        with pytest.raises(ModelFileError, match="name of a column"):
+            from_document(signed(document | {"table": document["table"] | {"persons": wrong}}))
 
 
 def test_a_file_says_nothing_beyond_what_was_released():
@@ -97,10 +154,12 @@ def test_a_file_says_nothing_beyond_what_was_released():
 
 
 def test_the_module_has_no_way_to_run_what_it_reads():
-    tree = ast.parse(Path(model_file.__file__).read_text(encoding="utf-8"))
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    files = sorted(Path(model_file.__file__).parent.glob("*.py"))
+    assert len(files) > 3
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert not imported & {"pickle", "marshal", "shelve", "joblib", "runpy", "subprocess", "ctypes"}
     assert not called & {"eval", "exec", "compile", "__import__", "import_module"}
 
@@ -153,7 +212,7 @@ def test_what_is_no_model_file_is_said_in_one_sentence(tmp_path, content, words)
 
 
 def test_a_file_that_is_too_large_is_not_parsed(tmp_path, monkeypatch):
-    monkeypatch.setattr(model_file, "MAX_BYTES", 100)
+    monkeypatch.setattr("tailguard.model_file.reading.MAX_BYTES", 100)
     with pytest.raises(ModelFileError, match="larger than"):
         read(tmp_path, document_of())
 
@@ -205,7 +264,7 @@ def test_a_forged_field_is_refused_or_harmless(name):
                 place = place[key]
             place[path[-1]] = wrong
             forged.pop("checksum", None)
-            forged["checksum"] = _checksum(forged)
+            forged["checksum"] = checksum(forged)
             try:
                 model = from_document(forged).model
             except ModelFileError:
@@ -244,7 +303,7 @@ def test_what_is_wrong_is_named(path, value, words):
         forged["fitted"]["upper"] = [1.0, 1.0, 1.0]
     place[path[-1]] = value
     del forged["checksum"]
-    forged["checksum"] = _checksum(forged)
+    forged["checksum"] = checksum(forged)
     with pytest.raises(ModelFileError, match=words):
         from_document(forged)
 

@@ -13,16 +13,19 @@ import pandas as pd
 import pytest
 from scipy.special import huber
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 import tailguard as tg
-from tailguard import model_selection
 from tailguard.auditing import CASES, Pair, Table
 from tailguard.constraints import L2Ball
 from tailguard.ledger import BudgetExceeded, charge
 from tailguard.ledger.active import covered
+from tailguard.model_selection import measures
+from tailguard.model_selection import search as searching
+from tailguard.model_selection.runs import coin, secret_runs
 from tailguard.privacy import Budget, Gaussian, SeededNoise, Selection, epsilon_of, gdp_mu
 from test_nothing_leaks import Fixed, assert_nothing_leaks, labels, neighbours, show_model, table
 
@@ -57,11 +60,11 @@ def test_it_finds_the_only_clip_that_works():
     for model in right:
         assert np.max(np.abs(model.best_estimator_.coef_ - [1.0, -1.0])) < 0.5
         assert 0.7 < model.best_score_ < 1.2
-        assert model.best_params_ == list(model_selection.ParameterGrid(GRID))[model.best_index_]
+        assert model.best_params_ == list(ParameterGrid(GRID))[model.best_index_]
     assert np.array_equal(found[0].predict(X[:9]), found[0].best_estimator_.predict(X[:9]))
 
 
-@pytest.mark.parametrize("scoring", model_selection.NUMBER_SCORES)
+@pytest.mark.parametrize("scoring", measures.NUMBER_SCORES)
 @pytest.mark.parametrize("bound", [None, 1.0, 10.0])
 def test_scores_of_numbers_are_those_of_the_model_up_to_noise_and_bound(scoring, bound):
     """Against the textbook: Huber's loss of the residuals over that of the distance from the centre."""
@@ -83,7 +86,7 @@ def test_scores_of_numbers_are_those_of_the_model_up_to_noise_and_bound(scoring,
     assert model.score_noise_ == pytest.approx(sd / spread, rel=0.1)
 
 
-@pytest.mark.parametrize("scoring", model_selection.LABEL_SCORES)
+@pytest.mark.parametrize("scoring", measures.LABEL_SCORES)
 @pytest.mark.parametrize("count", [2, 3])
 def test_scores_of_labels(scoring, count):
     X, y = data()
@@ -118,10 +121,10 @@ def test_a_gain_is_bounded_and_right_whatever_the_row(absolute):
     X, y = data()
     model = search(random_state=3).fit(X, y).best_estimator_
     model.coef_, model.intercept_ = np.array([1.0, 1.0]), 0.0
-    measure = model_selection.Numbers(absolute, centre=0.5, bound=2.0)
+    measure = measures.Numbers(absolute, centre=0.5, bound=2.0)
     rows = np.array([[0.0, 0.0], [1.0, 0.0], [1e300, 1.0], [np.inf, -np.inf], [np.nan, 1.0], [0.5, 0.5], [1.0, 0.0]])
     targets = np.array([0.5, np.inf, 0.0, 1e308, -np.inf, np.nan, -1e9])
-    gains = model_selection.RowGains(model, measure)(rows, targets)[:, 0]
+    gains = measures.RowGains(model, measure)(rows, targets)[:, 0]
     assert np.all(np.abs(gains) <= measure.top)
     # Right where the centre is; half a unit nearer to infinity; wild; nothing known of the target; further away.
     slope = 1.0 if absolute else 2.0 * measure.bound
@@ -132,14 +135,14 @@ def test_a_gain_is_bounded_and_right_whatever_the_row(absolute):
     assert gains[6] == pytest.approx(-0.5 * slope)
 
 
-@pytest.mark.parametrize("scoring", model_selection.LABEL_SCORES)
+@pytest.mark.parametrize("scoring", measures.LABEL_SCORES)
 def test_a_missing_or_foreign_label_is_the_worst(scoring):
     X, y = data(500)
     fitted = tg.PrivateLogisticRegression(20.0, classes=[0, 1], method="clipped", clip=1.0, random_state=0).fit(
         X, y > 0
     )
-    measure = model_selection.Labels(scoring, 2)
-    gains = model_selection.RowGains(fitted, measure)(np.array([[9.0, -9.0], [np.inf, np.nan]]), np.array([np.nan] * 2))
+    measure = measures.Labels(scoring, 2)
+    gains = measures.RowGains(fitted, measure)(np.array([[9.0, -9.0], [np.inf, np.nan]]), np.array([np.nan] * 2))
     assert np.all(gains == -measure.top)
     assert measure.reported(measure.top) == (1.0 if scoring == "accuracy" else 0.0)
 
@@ -190,7 +193,7 @@ def test_runs_together_spend_their_budget_and_no_more(monkeypatch):
     """Every fit and every score of a run asks an account that was given a part of the run's mu."""
     X, y = data()
     asked: list[float] = []
-    honest = model_selection.PrivateGridSearch._one_run
+    honest = tg.PrivateGridSearch._one_run
 
     def watched(self: Any, plan: Any, table: Any, measure: Any, source: Any) -> Any:
         run = honest(self, plan, table, measure, source)
@@ -198,7 +201,7 @@ def test_runs_together_spend_their_budget_and_no_more(monkeypatch):
         asked.append(sum(e.count * e.mu**2 for e in fit) + plan.score.mu**2)
         return run
 
-    monkeypatch.setattr(model_selection.PrivateGridSearch, "_one_run", watched)
+    monkeypatch.setattr(tg.PrivateGridSearch, "_one_run", watched)
     mixed = {"method": ["auto", "clipped", "smoothed"], "scale": [1.0]}
     model = tg.PrivateGridSearch(ridge(), mixed, 1.0, random_state=3).fit(X, y)
     mu = model.privacy_.events[-1].mu
@@ -227,7 +230,7 @@ def test_a_ledger_is_charged_once_and_before_the_first_run(tmp_path, monkeypatch
         def stopped(*_: Any) -> None:
             raise RuntimeError("the first run")
 
-        monkeypatch.setattr(model_selection.PrivateGridSearch, "_one_run", stopped)
+        monkeypatch.setattr(tg.PrivateGridSearch, "_one_run", stopped)
         with pytest.raises(RuntimeError, match="the first run"):
             search(epsilon=1.0, delta=1e-6).fit(X, y)
         assert len(ledger.entries) == 2, "a crash keeps the charge"
@@ -249,12 +252,12 @@ def test_a_cover_charges_nobody_and_ends():
 
 def test_a_fit_that_asks_for_more_than_it_rehearsed_is_refused(monkeypatch):
     X, y = data(500)
-    honest = model_selection.PrivateGridSearch._model
+    honest = tg.PrivateGridSearch._model
 
     def richer(self: Any, candidate: Any, table: Any, budget: Any, noise: Any) -> Any:
         return honest(self, candidate, table, budget if noise is None else Budget(mu=10.0), noise)
 
-    monkeypatch.setattr(model_selection.PrivateGridSearch, "_model", richer)
+    monkeypatch.setattr(tg.PrivateGridSearch, "_model", richer)
     with pytest.raises(tg.OverBudgetError, match="rehearsal"):
         search().fit(X, y)
 
@@ -272,8 +275,8 @@ def runs_law(stop: float, heads: int) -> np.ndarray:
 
 def test_the_number_of_runs_has_its_law_and_another_would_be_noticed():
     """Chi-square with 11 degrees of freedom: above 37 with a probability of 1e-4; with half the heads, hundreds."""
-    event = Selection(0.1, model_selection.coin(6.0, 4), 4)
-    drawn = [model_selection.secret_runs(event, SeededNoise(0).at(i)) for i in range(4000)]
+    event = Selection(0.1, coin(6.0, 4), 4)
+    drawn = [secret_runs(event, SeededNoise(0).at(i)) for i in range(4000)]
     counts = np.bincount(np.minimum(drawn, 12), minlength=13)[1:]
     assert min(drawn) >= 1
 
@@ -283,14 +286,14 @@ def test_the_number_of_runs_has_its_law_and_another_would_be_noticed():
         return float(np.sum((counts - cells) ** 2 / cells))
 
     assert distance(event.stop, 4) < 37.0
-    assert distance(model_selection.coin(6.0, 2), 2) > 74.0
-    assert distance(model_selection.coin(7.0, 4), 4) > 74.0
+    assert distance(coin(6.0, 2), 2) > 74.0
+    assert distance(coin(7.0, 4), 4) > 74.0
 
 
 @pytest.mark.parametrize("heads", [1, 4])
 @pytest.mark.parametrize("runs", [1.0001, 2.0, 1000.0])
 def test_the_coin_gives_the_expected_number_of_runs_and_can_be_tossed_exactly(runs, heads):
-    stop = model_selection.coin(runs, heads)
+    stop = coin(runs, heads)
     assert (stop * 2**32).is_integer()
     assert Selection(0.0, stop, heads).runs == pytest.approx(runs, rel=1e-5)
 
@@ -301,7 +304,7 @@ def test_how_many_runs_there_were_cannot_be_seen(monkeypatch):
     seen = []
     for runs in (1, 9):
         tried: list[int] = []
-        honest = model_selection.PrivateGridSearch._one_run
+        honest = tg.PrivateGridSearch._one_run
 
         def first_wins(self: Any, *arguments: Any, tried: list[int] = tried, honest: Any = honest) -> Any:
             run = honest(self, *arguments)
@@ -310,8 +313,8 @@ def test_how_many_runs_there_were_cannot_be_seen(monkeypatch):
 
         with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            patch.setattr(model_selection, "secret_runs", lambda *_, runs=runs: runs)
-            patch.setattr(model_selection.PrivateGridSearch, "_one_run", first_wins)
+            patch.setattr(searching, "secret_runs", lambda *_, runs=runs: runs)
+            patch.setattr(tg.PrivateGridSearch, "_one_run", first_wins)
             model = search(random_state=2).fit(X, y[:, None])  # a column: scikit-learn warns, once
         assert len(tried) == runs
         seen.append((pickle.dumps(model), [str(w.message) for w in caught], model.privacy_.to_json()))
@@ -359,7 +362,7 @@ def test_scores_that_were_not_paid_for_are_refused():
 def test_what_cannot_be_priced_is_refused_before_a_row_is_read(make, error, words, monkeypatch):
     """In every candidate, and not only in those that would be drawn; and before anything is charged."""
     X, y = data(500)
-    monkeypatch.setattr(model_selection, "charge", lambda *_, **__: pytest.fail("it was charged"))
+    monkeypatch.setattr(searching, "charge", lambda *_, **__: pytest.fail("it was charged"))
     with pytest.raises(error, match=words):
         make().fit(X, y)
 
@@ -458,14 +461,14 @@ def test_nothing_leaks(monkeypatch, kind):
 def test_an_exact_score_would_be_seen(monkeypatch):
     """Power: the same, with a score that goes around the mechanism."""
     X, y = table()
-    honest = model_selection.PrivateGridSearch._one_run
+    honest = tg.PrivateGridSearch._one_run
 
     def exact(self: Any, plan: Any, rows: Any, measure: Any, source: Any) -> Any:
         run = honest(self, plan, rows, measure, source)
-        gains = model_selection.RowGains(run.model, measure)(rows.scored.X, rows.scored.y)
+        gains = measures.RowGains(run.model, measure)(rows.scored.X, rows.scored.y)
         return replace(run, score=float(np.mean(gains)))
 
-    monkeypatch.setattr(model_selection.PrivateGridSearch, "_one_run", exact)
+    monkeypatch.setattr(tg.PrivateGridSearch, "_one_run", exact)
 
     def fit(X: Any, y: Any, noise: Fixed) -> Any:
         return tg.PrivateGridSearch(ridge(steps=2), GRID, 5.0, repeats=3.0, random_state=noise).fit(X, y)
@@ -507,14 +510,14 @@ def test_the_audit_catches_a_score_without_noise(monkeypatch):
         ).refuted
 
     assert not refuted(0.9999)
-    honest = model_selection.Queries.mean
+    honest = searching.Queries.mean
 
     def almost_exact(self: Any, label: str, *arguments: Any) -> Any:
         if label == "score":
-            self.account = model_selection.Account(Budget(mu=200.0))
+            self.account = searching.Account(Budget(mu=200.0))
         return honest(self, label, *arguments)
 
-    monkeypatch.setattr(model_selection.Queries, "mean", almost_exact)
+    monkeypatch.setattr(searching.Queries, "mean", almost_exact)
     assert refuted(0.99)
 
 

@@ -177,7 +177,7 @@ ESTIMATORS: dict[str, tuple[type, str, dict[str, Any]]] = {
 
 
 def test_every_private_method_of_the_estimators_is_here():
-    from tailguard.linear_model import METHODS as THEIRS
+    from tailguard.linear_model.methods import METHODS as THEIRS
 
     assert {parameters.get("method", "auto") for parameters in METHODS.values()} == set(THEIRS) - {"robust"}
 

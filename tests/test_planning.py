@@ -183,6 +183,9 @@ def test_command_line(run, tmp_path):
     assert result.exit_code == 0, result.output
     for words in ("30,000 rows, 20 features, epsilon = 1", "noise", "steps", "K = ", "so R² of about", "epsilon"):
         assert words in result.output
+    assert "no hints; one row per person" in " ".join(result.output.split())
+    few = " ".join(run("--rows", "300", "--features", "20", "--epsilon", "1").output.split())
+    assert "public hints may find some, and are not in this formula" in few
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -228,6 +231,7 @@ def test_the_examples_of_the_help_work(run):
         (("--rows", "100", "--features", "3", "--epsilon", "-1"), "epsilon must be"),
         (("--rows", "100", "--features", "3", "--epsilon", "1", "--r2", "2"), "r2 must be"),
         (("--rows", "100", "--features", "3", "--target-error", "1e-9", "--plot", "a.png"), "nothing to draw"),
+        (("--rows", "100", "--features", "3", "--epsilon", "1", "--model", "poisson"), "poisson cannot be planned"),
     ],
 )
 def test_command_line_errors_are_one_line(run, arguments, words):

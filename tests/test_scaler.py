@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import numpy as np
@@ -15,9 +16,11 @@ from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from typer.testing import CliRunner
 
 import tailguard as tg
 from tailguard import default
+from tailguard.cli import app
 from taped import Replayed, Taped
 
 
@@ -165,3 +168,21 @@ def test_a_scaler_is_a_function_of_what_was_released(monkeypatch, hints):
         np.testing.assert_array_equal(getattr(twin, attribute), getattr(scaler, attribute))
     assert twin.privacy_ == scaler.privacy_
     assert len(pickle.dumps(scaler)) < 20_000  # no rows
+
+
+def test_the_command_shows_a_saved_scaler(tmp_path):
+    X = pd.DataFrame(table(2000), columns=["weight", "\x1b[31mcost", "rare", "tiny"])
+    scaler = tg.PrivateScaler(1.0).fit(X)
+    path = tmp_path / "scaler.json"
+    tg.save_model(scaler, path)
+    shown = CliRunner().invoke(app, ["inspect", str(path)])
+    assert shown.exit_code == 0, shown.output
+    assert "when one of the 2000 rows is replaced" in shown.output
+    assert "weight" in shown.output
+    assert "\x1b" not in shown.output
+    told = json.loads(CliRunner().invoke(app, ["inspect", str(path), "--json"]).stdout)
+    assert [column["scale"] for column in told["columns"]] == scaler.scale_.tolist()
+    assert told["privacy"] == scaler.privacy_.to_dict()
+    refused = CliRunner().invoke(app, ["inspect", str(path), "--report", str(tmp_path / "page.html")])
+    assert "a report is for a model" in " ".join(refused.output.split())
+    assert not (tmp_path / "page.html").exists()

@@ -19,7 +19,8 @@ import pytest
 import tailguard as tg
 from tailguard.engines import csv, elsewhere, engine_for, streamed
 from tailguard.engines.memory import InMemory
-from tailguard.engines.streamed import MappedRows, Streamed, read_ahead
+from tailguard.engines.stored import MappedRows, read_ahead
+from tailguard.engines.streamed import Streamed
 
 N, D = 3000, 4
 NAMES = [f"x{j}" for j in range(D)]
@@ -571,6 +572,41 @@ def test_the_reader_ends_with_its_pass(how):
         with pytest.raises(KeyError, match="of the reader"):
             list(ahead)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_pass_ends_whole_when_a_function_fails(data, threads):
+    """The error is the function's own, every thread has stopped by then, and the next pass is right."""
+    rows = engine_for(source(data, "cost"), threads=threads)
+    calls = []
+
+    def fail_late(X, y):
+        calls.append(len(X))
+        if sum(calls) > N // 2:
+            raise KeyError("of the function")
+        return np.array([len(X)])
+
+    with pytest.raises(KeyError, match="of the function"):
+        rows.integer_sum(fail_late, (1,))
+    assert not [thread for thread in threading.enumerate() if thread.name == "tailguard-reader"]
+    seen = len(calls)
+    time.sleep(0.05)
+    assert len(calls) == seen
+    assert rows.integer_sum(lambda X, y: np.array([len(X)]), (1,))[0] == N
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_row_comes_with_its_own_target_whatever_the_threads(data, threads):
+    """Buffers are worked on while the next ones are filled: none may be written to again."""
+    X, columns, _ = data
+    rows = engine_for(source(data, "cost"), threads=threads)
+    expected = np.sum(np.round(1e6 * columns["cost"]).astype(np.int64) * np.round(X[:, 0]).astype(np.int64))
+
+    def products(X, y):
+        time.sleep(0.001)  # time for the next buffer
+        return np.array([np.sum(np.round(1e6 * y).astype(np.int64) * np.round(X[:, 0]).astype(np.int64))])
+
+    assert rows.integer_sum(products, (1,))[0] == expected
 
 
 MEMORY = """

@@ -13,6 +13,8 @@ import sys
 import numpy as np
 import pytest
 
+from row_rule import fma, fmaf
+
 HERE = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("triton") is not None
 INTERPRETED = HERE and os.environ.get("TRITON_INTERPRET") == "1"
 needs_torch = pytest.mark.skipif(not HERE, reason="torch and triton are not installed")
@@ -27,9 +29,15 @@ elsewhere = pytest.mark.skipif(DEVICE is not None, reason="the tests run by them
 
 @pytest.fixture(autouse=True)
 def interpreter(monkeypatch):
-    """Let the interpreter of Triton 3.6 take arrays of one number for numbers, which NumPy 2.4 does no more."""
+    """Let the interpreter of Triton 3.6 fuse, and take arrays of one number for numbers, as NumPy 2.4 does no more."""
     if INTERPRETED:
         from triton.runtime import interpreter
+
+        def create_fma(self, x, y, z):
+            fused = fmaf if z.data.dtype == np.float32 else fma
+            return interpreter.TensorHandle(fused(x.data, y.data, z.data), z.dtype.scalar)
+
+        monkeypatch.setattr(interpreter.InterpreterBuilder, "create_fma", create_fma)
 
         original = interpreter._patch_lang_tensor
 

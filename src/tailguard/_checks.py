@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 def real(name: str, value: object, accepted: str) -> float:
     """Return ``value`` as a float; refuse booleans, strings, arrays and NaN."""
+    if type(value) is float and value == value:  # nearly always, and ten times quicker
+        return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(f"{name} must be {accepted}; got {value!r} of type {type(value).__name__}")
     try:
@@ -66,6 +68,8 @@ def probability(name: str, value: object, *, zero: bool = False, one: bool = Fal
 
 def count(name: str, value: object, *, least: int = 1) -> int:
     """Return ``value`` if it is an integer of at least ``least``."""
+    if type(value) is int and value >= least:
+        return value
     accepted = f"an integer >= {least}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be {accepted}; got {value!r} of type {type(value).__name__}")

@@ -309,7 +309,7 @@ def _trimmed_mean(
     b = within("b", b, a, 1e100, open_low=True, hint="It is the upper end of the range of the mean.")
     m = n // 20 if m is None else count("m", m, least=0)
     if 2 * m >= n:
-        raise ValueError(f"m={m} is not accepted with {n} rows: give m < n/2.")
+        raise ValueError(f"m={m} is not accepted with n = {n}: give m < n/2.")
     spread = b - a if spread is None else positive("spread", spread)
     if setting == "improved":
         parameters = arsinh_parameters(budget.rho * (1.0 - 1e-12) / releases, m, n - 2 * m, b - a, spread)
@@ -415,14 +415,14 @@ def algorithm1(
     if not budget.allows([event]):
         raise OverBudgetError(f"the plan costs more than the budget {budget.describe()}.")
     if blocks is None and center is not None and n < center.smallest_m:
-        check_blocks(n, center, rows_per_block=1)
+        check_blocks(n, center, rows_per_block=1, unit=event.unit)
     if blocks is None:
         blocks = max(1, min(1000, n // (10 * (p // loss.outputs))), center.smallest_m if center else 1)
     blocks = count("blocks", blocks, least=1)
     if blocks > n:
-        raise ValueError(f"blocks={blocks} is not accepted with {n} rows: give at most one block per row.")
+        raise ValueError(f"blocks={blocks} is not accepted with {n} {event.unit}s: give at most one per {event.unit}.")
     if center is not None:
-        check_blocks(blocks, center, rows_per_block=n // blocks)
+        check_blocks(blocks, center, rows_per_block=n // blocks, unit=event.unit)
 
     noise = noise_source(random_state)
     bill = charge((event,), rows=n, method="algorithm1", noise=noise)

@@ -52,7 +52,7 @@ def minimize(
     loss : Loss
         See `tailguard.losses`; any convex loss can be written as `Custom` or `PerRow`.
     X : array_like of shape (n, d), `Source`, path, or table of Arrow
-        Rows.
+        Rows. Dask arrays and dataframes stay on their workers, CUDA tensors on their device.
     y : array_like of shape (n,) or str
         Targets or labels, or the name of their column in a source, table or file.
     method : {"clipped", "smoothed", "trimmed", "aggregate", "robust"}
@@ -178,7 +178,8 @@ def private_mean(
     Parameters
     ----------
     x : array_like of shape (n,) or (n, d), `Source`, path, or table of Arrow
-        Any values: NaN counts as 0, infinite values are truncated like large ones.
+        Any values: NaN counts as 0, infinite values are truncated like large ones. Dask arrays, dataframes and series
+        stay on their workers, CUDA tensors on their device.
     epsilon, delta
         The promise; or a `Budget` as ``epsilon``.
     method : {"auto", "smoothed", "clipped", "clamped", "trimmed"}, default="auto"

@@ -32,8 +32,9 @@ from numpy.typing import NDArray
 
 from tailguard._checks import positive
 from tailguard.api import private_mean
+from tailguard.engines.grouped import numbered
 from tailguard.privacy import Gaussian, PrivacyReport
-from tailguard.tables import DerivedRows, Recipe, TableFile, derived_source, encode_features, encode_target
+from tailguard.tables import DerivedRows, Recipe, TableFile, derived_source, encode_features, encode_target, read_ids
 
 Array = NDArray[np.float64]
 
@@ -58,6 +59,19 @@ class PrivateScores:
     noise: dict[str, float]
     notes: tuple[str, ...]
     privacy: PrivacyReport
+
+
+def count_persons(table: TableFile, column: str) -> int:
+    """Return the number of persons in a table, as a fit counts them: rows without an id are one.
+
+    Parameters
+    ----------
+    table : TableFile
+        Rows.
+    column : str
+        Whose row it is.
+    """
+    return int(numbered(read_ids(table, column)).max(initial=-1)) + 1
 
 
 # ---------------------------------------------------------------- exact

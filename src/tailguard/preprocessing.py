@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from tailguard._checks import instance_of
 from tailguard.default import fit_columns
 from tailguard.engines import Data, elsewhere, engine_for
+from tailguard.engines.grouped import split
 from tailguard.hints import Hints
-from tailguard.linear_model import checked_rows, remember
+from tailguard.linear_model.rows import checked_rows, persons, remember
 from tailguard.privacy import PrivacyReport
 
 Array = NDArray[np.float64]
@@ -90,7 +91,7 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.threads = threads
 
-    def fit(self, X: Data, y: Any = None) -> Self:
+    def fit(self, X: Data, y: Any = None, *, groups: Any = None) -> Self:
         """Learn centre, scale and truncation; everything that leaves is differentially private.
 
         Parameters
@@ -99,6 +100,9 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Rows; any values, missing and infinite ones included.
         y : None
             Not used.
+        groups : array_like of shape (n,) or str, optional
+            Whose row it is, or the name of that column of X: the guarantee is then for a person with all their rows,
+            who count once. Their rows must fit into memory.
 
         Returns
         -------
@@ -109,9 +113,13 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             instance_of("hints", self.hints, Hints, "tailguard.Hints(ranges={'age': (0, 120)})")
             if self.hints.target_range is not None:
                 raise ValueError("target_range is not accepted by PrivateScaler, which has no target: leave it out.")
+        if groups is not None:
+            X, groups = split(X, groups)
         rows: Any = engine_for(X, None, self.threads, target="none") if elsewhere(X) else checked_rows(self, X, True)
         if elsewhere(X):
             remember(self, rows)
+        if groups is not None:
+            rows = persons(engine_for(rows, None, self.threads, target="none"), groups, self.random_state)
         columns, self.privacy_ = fit_columns(
             rows,
             self.epsilon,

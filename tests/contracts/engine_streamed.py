@@ -11,7 +11,8 @@ import pytest
 
 from tailguard import Source
 from tailguard.engines.engine import engine_for
-from tailguard.engines.streamed import MappedRows, Streamed
+from tailguard.engines.stored import MappedRows
+from tailguard.engines.streamed import Streamed
 
 
 def table(X, y) -> pa.Table:

@@ -26,7 +26,21 @@ from tailguard.losses import Squared
 from tailguard.means.queries import Together
 from tailguard.truncation import Grid, L2Clip
 
-MODULES = [importlib.import_module(path.stem) for path in sorted(Path(__file__).parent.glob("engine_*.py"))]
+OPTIONAL = ("pyarrow", "pandas", "dask", "torch", "triton")
+
+
+def _builders(stem: str):
+    """The module of an engine's builders; None where a library that they need is not installed."""
+    try:
+        return importlib.import_module(stem)
+    except ModuleNotFoundError as missing:
+        if str(missing.name).partition(".")[0] not in OPTIONAL:
+            raise
+        return None
+
+
+FOUND = [_builders(path.stem) for path in sorted(Path(__file__).parent.glob("engine_*.py"))]
+MODULES = [module for module in FOUND if module is not None]
 BUILDERS = {name: build for module in MODULES for name, build in module.BUILDERS.items()}
 ENGINES = sorted(BUILDERS)
 # On a GPU the sums of the default may be a unit apart in every row.

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from parts import AWKWARD, TRUNCATIONS, truncation_at
 from scipy.stats import chi2, kstest
 
-from tailguard import algorithms, api, psi, psi_bound
+from tailguard import PrivateRidge, algorithms, api, psi, psi_bound
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import RowValues
 from tailguard.kernels.smooth_sensitivity import private_trimmed_mean_inputs
-from tailguard.means.gaussian import GaussianMean, saturating_add
+from tailguard.means.gaussian import GaussianMean, on_grid, saturating_add
 from tailguard.means.trimmed import TrimmedMean
 from tailguard.privacy import (
     Budget,
@@ -145,10 +145,33 @@ def test_noise_multipliers_out_of_range_are_refused_by_name():
             GaussianMean(truncation_at("L2Clip", 1.0), wrong)
 
 
-def test_noise_that_the_grid_cannot_carry_is_refused():
+def test_less_noise_than_the_grid_can_carry_becomes_as_much_as_it_can_and_is_said():
+    """What is asked for is some 2**10 units: 2**20 are added, which is more private, not less."""
     mean = GaussianMean(truncation_at("L2Clip", 1.0), 1e-6)
-    with pytest.raises(ValueError, match="epsilon asks for noise"):
-        release(mean, np.zeros((4, 1)), FullBatch(), SeededNoise(0))
+    grid = Grid.of(mean.truncation, 4)
+    sd = mean.noise_sd(4, 1, FullBatch())
+    assert sd == 2.0**20 * grid.unit / 4 > 1e-6 * mean.sensitivity(4, 1, "replace-one")
+    draws = np.array([release(mean, np.zeros((4, 1)), FullBatch(), SeededNoise(k))[0, 0] for k in range(400)])
+    # Six standard deviations of the sd of 400 draws.
+    assert np.std(draws) == pytest.approx(sd, rel=6 / math.sqrt(800))
+
+
+@pytest.mark.parametrize("epsilon", [1e6, 1e9])
+def test_the_largest_budgets_have_the_least_noise_of_the_grid(epsilon):
+    """Every method, up to the largest epsilon that a budget may have; at 1e9 noise is a millionth of the bound."""
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    y = X[:, 0] + 0.1 * np.random.default_rng(1).normal(size=400)
+    for options in ({}, {"method": "clipped", "clip": 2.0}, {"method": "smoothed", "scale": 2.0}):
+        model = PrivateRidge(epsilon, alpha=0.0, random_state=0, **options).fit(X, y)
+        assert np.linalg.norm(model.coef_ - [1.0, 0.0]) < 0.2
+        assert model.privacy_.epsilon <= epsilon
+    assert abs(api.private_mean(y, epsilon, random_state=0).value - np.mean(y)) < 0.1
+
+
+def test_more_noise_than_the_grid_can_carry_is_refused():
+    assert on_grid(2.0**55) == 2.0**55
+    with pytest.raises(ValueError, match=r"epsilon asks for noise of .* grid units, more than 2\*\*55"):
+        on_grid(2.0**55 * 1.01)
 
 
 @given(total=st.integers(-(2**62) + 2**22, 2**62 - 2**22), noise=st.integers(-(2**61), 2**61))

@@ -20,8 +20,10 @@ from tailguard.default import DefaultOptions, fit_default
 from tailguard.engines.grouped import Grouped, grouped, numbered
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import RowValues
+from tailguard.linear_model import PrivateRidge
 from tailguard.mean import MeanTable
 from tailguard.means.queries import Queries
+from tailguard.model_selection import measures, search
 from tailguard.privacy import SeededNoise, SystemNoise
 from tailguard.truncation import Grid, L2Clip
 
@@ -264,7 +266,7 @@ FITS = {
     "multinomial": (losses.Multinomial(3), lambda y: np.digitize(np.nan_to_num(y), [-0.5, 0.5]).astype(float)),
     "Poisson": (losses.Poisson(), np.abs),
 }
-STAGES = {"column scales", "column means", "correlations", "curvature", "steps"}
+STAGES = {"column scales", "column means", "correlations", "steps"}
 
 
 def pairs(target):
@@ -299,6 +301,22 @@ def test_every_query_of_a_mean_covers_a_person(checked):
         table = MeanTable.of(twin, 5.0, 1e-6, False, 1)
         default.default_mean(table, SeededNoise(k))
     assert {"column scales", "column means", "clip", "tail", "level"} <= Checked.seen
+
+
+def test_every_query_of_a_scaler_covers_a_person(checked):
+    for k, (one, other) in enumerate(pairs(lambda y: y)):
+        default.fit_columns(Twin(one.engine(k), other.engine(k)), 5.0, 1e-6, random_state=k)
+    assert {"column scales", "column means", "closer look"} <= Checked.seen
+
+
+def test_every_query_of_a_search_covers_a_person(checked, monkeypatch):
+    for module in (measures, search):
+        monkeypatch.setattr(module, "Queries", Checked)
+    candidate = PrivateRidge(threads=1)
+    for k, (one, other) in enumerate(pairs(lambda y: y)):
+        twin = Twin(one.engine(k), other.engine(k))
+        search.PrivateGridSearch(candidate, {"alpha": [0.0]}, 60.0, repeats=1.5, random_state=k).fit(twin)
+    assert {"spread", "score"} <= Checked.seen
 
 
 def test_the_check_of_all_queries_sees_rows_that_are_not_bounded_as_a_person(checked):

@@ -202,6 +202,7 @@ def test_same_bits_for_any_order_and_layout_of_the_rows(name, source, tmp_path):
 def test_float32_has_the_same_bits_as_its_values_in_float64(name, source, d):
     vectors, grid = setup(name, source, d=d)
     X, y = table(3, d=d) if d > 2 else (table(3)[0][:, :d], table(3)[1])
+    X, y = (values.astype(np.float32).astype(np.float64) for values in (X, y))
     whole = integer_sum(X, y, vectors, grid)
     for A, b in itertools.product((X, X.astype(np.float32)), (y, y.astype(np.float32))):
         np.testing.assert_array_equal(integer_sum(A, b, vectors, grid), whole)

@@ -9,6 +9,7 @@ from tailguard.privacy import (
     Gaussian,
     OverBudgetError,
     PoissonGaussian,
+    calibration,
     epsilon_of,
     gaussian_mu,
     gdp_mu,
@@ -103,7 +104,8 @@ def test_poisson_refuses_what_it_cannot_price():
 
 
 @pytest.mark.parametrize(
-    ("rate", "steps", "epsilon"), [(0.05, 200, 1.0), (0.01, 1000, 0.1), (0.01, 1000, 8.0), (0.001, 10_000, 1.0)]
+    ("rate", "steps", "epsilon"),
+    [(0.05, 200, 1.0), (0.01, 1000, 0.1), (0.01, 1000, 8.0), (0.001, 10_000, 1.0), (0.0001, 10**6, 0.1)],
 )
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 def test_calibration_composes_few_loss_distributions(rate, steps, epsilon, relation, monkeypatch):
@@ -122,3 +124,24 @@ def test_calibration_composes_few_loss_distributions(rate, steps, epsilon, relat
     assert 3 <= len(grids) <= 9
     # Their cost in units of one on the finest grid.
     assert sum(min(grids) / grid for grid in grids) <= 5.5
+
+
+@pytest.mark.parametrize(
+    ("budget", "rate", "steps", "samples"),
+    [
+        (Budget(1e-3, 1e-12), 1 - 2**-32, 10**6, 10**6),  # the grid takes a seventh of epsilon
+        (Budget(1e-3, 0.1), 0.1, 1, 0),  # delta alone is almost enough
+    ],
+)
+def test_plans_at_the_edges_are_calibrated_in_few_steps(budget, rate, steps, samples, monkeypatch):
+    bound, asked = subsampled.sampled_bound, []
+
+    def counted(parts, delta):
+        asked.append(parts)
+        assert len(asked) < 1000
+        return bound(parts, delta)
+
+    monkeypatch.setattr(calibration, "sampled_bound", counted)
+    poisson_noise_multiplier.cache_clear()
+    z = poisson_noise_multiplier(budget, rate, steps, samples)
+    assert budget.allows([PoissonGaussian(rate, z, steps, samples)], "add-remove")

@@ -202,7 +202,8 @@ def print_fit(console: Console, report: FitReport) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from tailguard.fit_report import KINDS, number
+    from tailguard.fit_report.content import KINDS
+    from tailguard.fit_report.figures import number
 
     privacy = report.privacy
     console.print(printable(f"{KINDS[type(report.model).__name__]}, of {report.target}"), style="bold", markup=False)

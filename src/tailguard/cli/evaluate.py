@@ -11,6 +11,9 @@ from tailguard.cli._shared import AsJson, BudgetEpsilon, DataFile, DatasetName, 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tailguard.privacy import PrivacyReport
+    from tailguard.tables import TableFile
+
 _NOT_PRIVATE = "Exact scores of held-out rows are not private: keep them, or pay for others with --pay-epsilon."
 
 
@@ -33,10 +36,13 @@ def command(
     ] = None,
     groups: Annotated[
         str | None,
-        typer.Option(help="With --pay-epsilon: column that says whose row it is; the price is then for a person."),
+        typer.Option(
+            help="Column that says whose row it is. With --pay-epsilon the price is then for a person; with --held-out "
+            "persons are compared with those of the fit, in number."
+        ),
     ] = None,
     same_size: Annotated[
-        bool, typer.Option("--same-size", help="Held-out rows that are as many as the training rows, by chance.")
+        bool, typer.Option("--same-size", help="Held-out rows, or persons, that are as many as in the fit by chance.")
     ] = False,
     ledger: LedgerFile = None,
     dataset: DatasetName = None,
@@ -64,8 +70,8 @@ def command(
     _check_choice(public, held_out, pay_epsilon)
     if error_bound is not None and pay_epsilon is None:
         raise ValueError("--error-bound is for private scores: give it with --pay-epsilon.")
-    if groups is not None and pay_epsilon is None:
-        raise ValueError("--groups is for private scores: give it with --pay-epsilon.")
+    if groups is not None and public:
+        raise ValueError("--groups is for private scores and held-out rows: give it with --pay-epsilon or --held-out.")
     saved = read_model(model)
     recipe = _shared.table_recipe(saved.recipe, model)
     table = open_table(data, recipe.csv)
@@ -76,7 +82,8 @@ def command(
     if pay_epsilon is None:
         if ledger is not None or dataset is not None:
             raise ValueError("--ledger is for private scores: give it with --pay-epsilon.")
-        _check_size(held_out and not same_size, table.rows, estimator.privacy_.n_rows)
+        if held_out and not same_size:
+            _check_size(table, estimator.privacy_, recipe.persons if groups is None else groups)
         scores = exact_scores(estimator, recipe, table)
         warning = "" if public else _NOT_PRIVATE
         if as_json:
@@ -133,13 +140,24 @@ def _check_choice(public: bool, held_out: bool, pay_epsilon: float | None) -> No
         )
 
 
-def _check_size(wanted: bool, rows: int, fitted: int | None) -> None:
-    """Both numbers are public; equal ones are more often a mistake than chance."""
+def _check_size(table: TableFile, fit: PrivacyReport, persons: str | None) -> None:
+    """Refuse as many rows, or persons, as the fit had: both numbers are public, and equal ones are seldom chance."""
     from tailguard.cli._errors import Refused
+    from tailguard.evaluation import count_persons
 
-    if wanted and fitted == rows:
+    if fit.unit == "row":
+        found = table.rows
+    elif persons is None or persons not in table.names:
+        named = "no column" if persons is None else f"no column {persons!r}"
         raise Refused(
-            f"the model was fitted to {rows} rows and this table has {rows}: if it is the training table, use "
+            f"the model was fitted to {fit.n_rows} persons, and {named} says who is who in this table: name it with "
+            "--groups, or add --same-size if none of them was in the fit."
+        )
+    else:
+        found = count_persons(table, persons)
+    if found == fit.n_rows:
+        raise Refused(
+            f"the model was fitted to {found} {fit.units} and this table has {found}: if it is the training table, use "
             "--pay-epsilon; if it is another of the same size, add --same-size."
         )
 

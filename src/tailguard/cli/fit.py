@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -113,6 +114,7 @@ def command(
         if groups in read and (declared is not None or not table.typed or read[groups] == NUMBER):
             left_out = [*(left_out or ()), groups]
     recipe, notes = _recipe(table, declared, target, _shared.listed(features), left_out, classes)
+    recipe = replace(recipe if no_intercept or not inference else recipe.compared(), persons=groups)
     chosen = _chosen(model, recipe)
     estimator = _estimator(chosen, recipe, epsilon=epsilon, delta=delta, alpha=alpha, seed=seed)
     estimator.set_params(fit_intercept=not no_intercept, inference=inference)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tailguard.cli._shared import AsJson, Force, ModelFile, Quiet
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def command(
@@ -34,12 +37,17 @@ def command(
     _shared.check_report(report)
     _shared.check_outputs(force, report)
     saved = read_model(model)
+    console = _shared.terminal(quiet, as_json)
+    if not hasattr(saved.model, "coef_"):
+        if report is not None:
+            raise ValueError(f"{model.name} holds a scaler: a report is for a model. Leave --report out.")
+        _show_scaler(console, saved.model, as_json)
+        return
     found = FitReport.of(saved)
     written = _shared.write_reports(found, report)
     if as_json:
         _shared.print_json(found.to_dict() | {"report_files": written})
         return
-    console = _shared.terminal(quiet, as_json)
     _shared.print_fit(console, found)
     if saved.recipe is not None:
         console.print("Columns of the table", style="bold")
@@ -51,3 +59,34 @@ def command(
     console.print("\n" + printable(f"Fitted on {saved.created} with {versions}"), markup=False, style="dim")
     if written:
         console.print("Report: " + ", ".join(written), markup=False)
+
+
+def _show_scaler(console: Console, scaler: Any, as_json: bool) -> None:
+    """Print what a scaler learnt of every column, and what was spent on it."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from tailguard.cli import _shared
+    from tailguard.cli._errors import printable
+    from tailguard.fit_report.figures import number, plain
+
+    names = getattr(scaler, "feature_names_in_", [f"x{j}" for j in range(scaler.n_features_in_)])
+    learnt = (scaler.mean_, scaler.scale_, scaler.lower_, scaler.upper_)
+    columns = list(zip(map(str, names), *(part.tolist() for part in learnt), strict=True))
+    if as_json:
+        told = [
+            {"name": name, "mean": mean, "scale": scale, "truncated_to": [plain(low), plain(high)]}
+            for name, mean, scale, low, high in columns
+        ]
+        _shared.print_json({"estimator": "PrivateScaler", "columns": told, "privacy": scaler.privacy_.to_dict()})
+        return
+    console.print("Scaler: centre, scale and truncation of columns", style="bold", markup=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("column", overflow="fold")
+    for title in ("mean", "scale", "truncated to"):
+        table.add_column(title, justify="right")
+    for name, mean, scale, low, high in columns:
+        table.add_row(_shared.plain(name), number(mean), number(scale), f"{number(low)} to {number(high)}")
+    console.print(table)
+    for line in str(scaler.privacy_).splitlines():
+        console.print(printable(line), markup=False)

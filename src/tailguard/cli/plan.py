@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -20,6 +20,7 @@ class Model(StrEnum):
     ridge = "ridge"
     huber = "huber"
     logistic = "logistic"
+    poisson = "poisson"
     mean = "mean"
 
 
@@ -37,7 +38,7 @@ def command(
     features: Annotated[int | None, typer.Option(help="Number of features; not for --model mean.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy; without it, which a --target-error needs.")] = None,
     delta: Annotated[float | None, typer.Option(help="Default min(1e-6, rows^-1.5).")] = None,
-    model: Annotated[Model, typer.Option(help="What is fitted.")] = Model.ridge,
+    model: Annotated[Model, typer.Option(help="What is fitted; poisson has no formula, and is refused.")] = Model.ridge,
     target_error: Annotated[
         float | None, typer.Option(help="An error, in the unit of the model: which epsilon and how many rows it needs.")
     ] = None,
@@ -53,7 +54,8 @@ def command(
 ) -> None:
     """Say what noise, how many steps and which accuracy to expect, and what a wanted accuracy needs.
 
-    No data is read: everything follows from the numbers given and from what is assumed of the data.
+    No data is read: everything follows from the numbers given and from what is assumed of the data. It is for a default
+    fit without hints and with one row per person; for a fit with groups give the number of persons as rows.
 
     Example: tailguard plan --rows 30000 --features 20 --epsilon 1
 
@@ -64,6 +66,11 @@ def command(
     from tailguard.planning import Situation, needed_epsilon, needed_rows
     from tailguard.planning import plan as predict
 
+    if model is Model.poisson:
+        raise ValueError(
+            "--model poisson cannot be planned: the errors of its fits were not measured, and no formula is made up. "
+            "Try fits on synthetic counts of that size."
+        )
     if features is None and model is not Model.mean:
         raise ValueError(f"--features is needed for --model {model.value}: give the number of columns of X.")
     if target_error is None and (rows is None or epsilon is None):
@@ -75,7 +82,7 @@ def command(
         features=0 if model is Model.mean else features or 0,
         epsilon=1.0 if epsilon is None else epsilon,
         delta=delta,
-        model=model.value,
+        model=cast(Any, model.value),
         r2=r2,
         log_odds_sd=log_odds_sd,
         positive_rate=positive_rate,
@@ -129,7 +136,8 @@ def _answer(name: str, need: Need, error: float) -> str:
 _REGIMES = {
     "close": "close to the fit without noise",
     "noisy": "slopes are found, but their noise costs accuracy: they are shrunk by it",
-    "level only": "no slopes: too few rows for so many features at this epsilon, predictions are a private constant",
+    "level only": "no slopes: too few rows for so many features at this epsilon, predictions are a private constant; "
+    "public hints may find some, and are not in this formula",
     "nothing": "nothing: too few rows even to find the scale of the target",
 }
 
@@ -144,7 +152,7 @@ def _words(found: Plan) -> list[str]:
         assumed = f"log-odds of sd {s.log_odds_sd:g}, {100 * s.positive_rate:g} % in the rarer class"
     lines = [
         f"{s.model}: {size}, epsilon = {s.epsilon:g}, delta = {s.at_delta:.2g}",
-        f"  assumed    {assumed}",
+        f"  assumed    {assumed}; no hints; one row per person (with groups, give their number as rows)",
         f"  noise      mu = {found.mu:.3g}: {1.0 / found.mu:.2g} rows in a count that had the whole budget"
         + (f"; {found.step_noise:.2g} of a row's largest score in each of {found.steps} steps" if found.steps else ""),
     ]

@@ -236,7 +236,7 @@ def _whole(budget: Budget, draws: int) -> tuple[Event, ...]:
 
 def _draws(p: int, outputs: int) -> int:
     """Public bound on the number of noise draws, whose price the account sets aside."""
-    return 1000 * (p + 1) + 2 * p * (p + 1) + 50 * p * outputs + 1000
+    return 1250 * (p + 1) + 2 * p * (p + 1) + 50 * p * outputs + 1000
 
 
 def _in_data_units(line: Line, alpha: float, curvature: float, fit_intercept: bool) -> tuple[Array, Any]:

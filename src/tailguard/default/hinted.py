@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default.columns import Columns, read_first
+from tailguard.default.columns import Columns
+from tailguard.default.readings import read_first
 from tailguard.default.rows import TOPS, first_look
 from tailguard.hints import Known
 from tailguard.kernels.features import predict

@@ -64,7 +64,8 @@ Array = NDArray[np.float64]
 APPROACH = 0.07  # of what is left, for coming near the solution
 F_CLIP, F_LEVEL = 0.01, 0.05
 STEPS, SKIPPED, DAMPING = 5, 2, 0.9
-NARROW = linear.NARROW
+QUIET = 0.03  # noise-to-signal ratio up to which log-odds take ten steps, and not five
+NARROW = linear.NARROW["mean"]
 UNSEEN = "zero: no scale of the target in sight at this epsilon"
 
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
@@ -137,11 +138,10 @@ def infer_log_odds(queries: Queries, intercept: bool) -> linear.Line:
     level, smaller = 0.0, 0.5
     if intercept:
         level, smaller = logistic.prevalence(queries, queries.share_for(1.0, *logistic.LEVEL))
-    columns = linear.locate_features(queries, intercept, logistic.NEAR)
+    columns = linear.locate_features(queries, intercept, logistic.NEAR, further=logistic.FURTHER)
     design, flat = rewhiten(*_whitened(queries, columns, intercept))
-    start = LogisticScore(design, np.append(level, np.zeros(d)))
-    average, _ = logistic.steps(queries, flat, start, APPROACH * queries.account.left, ratio, smaller)
-    estimate = polish(queries, design, OddsScore(), average.value, queries.account.left)
+    theta = _approach_odds(queries, design, flat, level, smaller, ratio <= QUIET)
+    estimate = polish(queries, design, OddsScore(), theta, queries.account.left)
     return _line(design, estimate, float(estimate.theta[0]) if intercept else 0.0, limits=logistic.LIMITS)
 
 
@@ -227,6 +227,35 @@ def _approach(
         if t >= SKIPPED:
             average.add(theta, (sd / bend) ** 2)
     return average.value, clip
+
+
+def _approach_odds(
+    queries: Queries, design: Design, flat: Curvature, level: float, smaller: float, quiet: bool
+) -> Array:
+    """Newton steps on the bounded score, its slope that of a normal predictor; the average of the later iterates."""
+    share = APPROACH * queries.account.left
+    steps, least = (10, 0.25) if quiet else (5, 0.7)
+    theta, noise = np.append(level, np.zeros(design.width - 1)), 0.0
+    average = Average(np.zeros(design.width))
+    for t, part in enumerate(geometric(steps, 1.3)):
+        direction = theta[1:]
+        # Noise makes coefficients look large, and slopes small: it is taken out first.
+        spread = math.sqrt(max(0.0, float(direction @ direction) - len(direction) * noise))
+        odds = _WEIGHTS / (1.0 + np.exp(np.abs(float(theta[0]) + spread * _POINTS)))
+        slope = max(float(odds.sum()), least * smaller)  # across the fitted direction
+        along = max(float(np.sum(odds * _POINTS**2)), 0.3 * slope)
+        score = LogisticScore(design, theta)
+        gradient, sd = queries.mean("steps", score, design.width, design.radius, share * part)
+        step = flat.inverse @ (gradient / slope + flat.penalty @ theta)
+        if spread > 0.0:
+            unit = np.append(0.0, direction / np.linalg.norm(direction))
+            step = step + unit * float(unit @ step) * (slope / along - 1.0)
+        theta = theta - step
+        theta = np.append(np.clip(theta[0], *logistic.LIMITS), into_ball(theta[1:], logistic.LIMIT))
+        noise = (sd / slope) ** 2 * float(np.mean(np.diag(flat.inverse @ flat.inverse)))
+        if t >= steps / 2.0:
+            average.add(theta, (sd / slope) ** 2)
+    return average.value
 
 
 def _cut(

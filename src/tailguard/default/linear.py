@@ -6,7 +6,7 @@ residual r:
    again at every step. Two clips, because there are two targets:
 
    * *wide*: the clip widens with n, until clipping bias and privacy noise balance: slopes of the mean, noisy;
-   * *narrow*: the 65 % quantile: slopes of the bulk (Huber's), quiet.
+   * *narrow*: the 65 % quantile (55 % for the bulk): slopes of the bulk (Huber's), quiet.
 
    Where the noise does not depend on x both targets have the same slopes. So for the mean, the difference of the two
    fits is shrunk by its known noise and added to the narrow fit: quiet where the data allow it, unbiased where they
@@ -53,16 +53,16 @@ from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
-HISTOGRAM, MEAN = (0.005, 0.10), (0.01, 0.04)  # noise worth paying for, and the most to pay
+HISTOGRAM, MEAN = (0.004, 0.07), (0.01, 0.04)  # noise worth paying for, and the most to pay
 F_CLIP, F_VARIANCE, F_INSTRUMENT, F_LEVEL = 0.03, 0.01, 0.01, 0.10
 F_MULTIPLIER = {"mean": 0.10, "bulk": 0.035}
 PHASES = {"mean": (0.20, 0.30, 0.50), "bulk": (0.15, 0.25, 0.60)}  # shares of wide, narrow and last steps
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
-STEPS, SKIPPED = (3, 4, 4), (1, 2, 0)  # steps of each phase, and those not averaged
-NARROW = 0.65  # quantile of the narrow clip
+STEPS, SKIPPED = (3, 4, 4), (1, 1, 0)  # steps of each phase, and those not averaged
+NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip
 TAIL = 5.0  # fraction beyond the wide clip, over the noise-to-signal ratio of a score
 DAMPING, LIMIT = 0.9, 2.0
-INFLATION = 3.0  # of the privacy noise in shrinkage: steps correlate it
+INFLATION = 1.5  # of the privacy noise in shrinkage: steps correlate it
 BELIEF, VAGUE = 2.0, 0.5  # a multiplier is shrunk by twice its variance, and 1 if its error is larger than this
 DOUBT = 1.5  # inflation of all noise in the difference of the two fits
 QUIET = 0.02  # noise-to-signal ratio of a gradient up to which features are truncated far out
@@ -99,7 +99,9 @@ def noise_to_signal(queries: Queries, coordinates: int) -> float:
     return 2.0 * coordinates / (queries.n * queries.mu)
 
 
-def locate_features(queries: Queries, centred: bool, wide: float | None = None, known: Known | None = None) -> Columns:
+def locate_features(
+    queries: Queries, centred: bool, wide: float | None = None, known: Known | None = None, further: float = 0.0
+) -> Columns:
     """Stage A for the features: the larger the budget, the further out they are truncated."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
@@ -107,7 +109,8 @@ def locate_features(queries: Queries, centred: bool, wide: float | None = None, 
         return locate_known(queries, known, centred)
     if wide is None:
         wide = WIDE[0] if ratio <= QUIET else WIDE[1]
-    return narrowed(locate(queries, "features", d, *column_shares(queries, d), centred=centred, wide=wide), known)
+    shares = column_shares(queries, d)
+    return narrowed(locate(queries, "features", d, *shares, centred=centred, wide=wide, further=further), known)
 
 
 def column_shares(queries: Queries, count: int) -> tuple[float, float]:
@@ -168,6 +171,7 @@ class LinearFit:
         self.standard = Target(self.y_mean, self.y_scale, middle, furthest=BEYOND * self.y_reach)
         self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
         self.constant, self.multiplier = 0.0, 1.0
+        self.narrow = NARROW[target]
         self.design: Design | None = None
         self.slopes = np.zeros(queries.engine.columns)
         self.noise: Array | None = None
@@ -187,12 +191,12 @@ class LinearFit:
         kept = F_CLIP + F_VARIANCE + F_INSTRUMENT + F_MULTIPLIER[self.target] + 0.65 * self.level_share
         left = queries.account.left - kept
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
-        self.tail = min(1.0 - NARROW, TAIL * signal)
+        self.tail = min(1.0 - self.narrow, TAIL * signal)
         wide, narrow = _Track(Average(np.zeros(p))), _Track(Average(np.zeros(p)))
         shares = [left * part for part in PHASES[self.target]]
 
         theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), shares[0], first)
-        theta = self._phase(1, narrow, NARROW, theta, shares[1])
+        theta = self._phase(1, narrow, self.narrow, theta, shares[1])
         # The last steps are mostly narrow: their first table is made in the pass of the variances.
         first = self._table(theta, self._clip(narrow) * AROUND)
         variance, difference = self._variances(theta, wide, narrow, first)
@@ -200,14 +204,14 @@ class LinearFit:
         if self.target == "mean" and kept > 0.5:
             self._phase(2, wide, 1.0 - self.tail, wide.average.value, shares[2])
         else:
-            self._phase(2, narrow, NARROW, narrow.average.value, shares[2], first)
+            self._phase(2, narrow, self.narrow, narrow.average.value, shares[2], first)
         added, kept = self._difference(wide, narrow, difference)
 
         self.wide_clip, self.narrow_clip, self.variance = self._clip(wide), self._clip(narrow), variance
         chosen = wide if self.target == "mean" else narrow
         self.constant = float(chosen.average.value[0]) if self.intercept else 0.0
         slopes = design.whitening @ narrow.average.value[1:] + added
-        narrow_variance = min(variance, (self.narrow_clip / NARROW) ** 2)
+        narrow_variance = min(variance, (self.narrow_clip / self.narrow) ** 2)
         private = (1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance
         noise = self._covariance(INFLATION * private, (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance)
         self.noise = slope_noise(design.whitening, private * self.curvature.inverse @ self.curvature.inverse)
@@ -248,7 +252,7 @@ class LinearFit:
         assert self.design is not None
         offset = float(wide.average.value[0] - theta[0])
         line = self.design.fitted(theta)
-        squares = Squares(line, self.standard, offset, self._clip(wide), self._clip(narrow), NARROW)
+        squares = Squares(line, self.standard, offset, self._clip(wide), self._clip(narrow), self.narrow)
         top = squares.top
         bound = float(np.hypot(*top)) / 2.0
         self.queries.together(squares.clipped(self.queries.grid(bound)), table)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tailguard.default.columns import KNOWN, LOOKS, Columns, locate
+from tailguard.default.columns import FIRST, KNOWN, Columns, locate
 from tailguard.default.hinted import locate_known, narrowed
 from tailguard.default.rows import ColumnMoments
 from tailguard.hints import Known
@@ -34,7 +34,7 @@ BOUND = 4.0  # scales at which the closer look clips
 def scale_columns(queries: Queries, known: Known | None) -> Columns:
     """Find truncation, mean and scale of every column with the whole account."""
     d = queries.engine.columns
-    noise = queries.sd(math.sqrt(2.0 * d), LOOK[0] * LOOKS[0])
+    noise = queries.sd(math.sqrt(2.0 * d), LOOK[0] * FIRST)
     if known is not None and known.complete and noise > POOR:
         columns = locate_known(queries, known, centred=True)
     else:

@@ -15,7 +15,7 @@ in directions in which little is known.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,13 +25,16 @@ from numpy.typing import NDArray
 from tailguard.default.columns import Columns
 from tailguard.default.rows import DesignGram, DesignRows, Fitted
 from tailguard.kernels.features import design_rows, norms, predict
-from tailguard.means.queries import Queries
+from tailguard.means.queries import Noisy, Queries
 
 Array = NDArray[np.float64]
 
 RADIUS = (0.55, 0.75)  # of the weights, over sqrt(p), in the first and second Gram matrix
 LOOSE_CAP, TIGHT_CAP = 6.0, 2.0
 CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over their mean
+# Of the mean weight, which is .55 with normal features and larger with some far out: less is noise, and would move the
+# centre h, a quotient, far away.
+LEAST_WEIGHT = 0.45
 RIDGE = 0.6  # of the spectral noise, added to eigenvalues
 PRECISION = 0.05  # spectral noise that is worth paying for
 SHARE = 0.06  # at most, for each matrix
@@ -48,6 +51,7 @@ class Design:
     intercept: bool
     radius: float
     cap: float
+    moments: Noisy | None = None  # what the first Gram matrix found of w and w (z - h)^2
 
     @property
     def width(self) -> int:
@@ -116,9 +120,10 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     """First Gram matrix: centre, correlations and whitening."""
     columns, intercept, d = raw.columns, raw.intercept, len(raw.columns.mean)
     G, sd = raw.gram(queries, "correlations", gram_share(queries, raw, PRECISION))
-    level = max(G[0, 0], 0.2) if intercept else 1.0
+    level = max(G[0, 0], LEAST_WEIGHT) if intercept else 1.0
     h = G[0, 1:] / level if intercept else np.zeros(d)
     G = G[1:, 1:] - np.outer(h, h) * level
+    moments = Noisy(np.append(level, np.diag(G)), sd)
     v = np.maximum(np.diag(G), 2.0 * sd + 0.005)
     C = np.clip(G / np.sqrt(np.outer(v, v)), -0.98, 0.98)
     noise = sd**2 / 2.0 / np.outer(v, v)
@@ -133,9 +138,7 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     )
     # The cap is as loose as the noise of the second Gram matrix allows; public.
     loosest = PRECISION / gram_noise(queries, design, SHARE) * LOOSE_CAP
-    return Design(
-        columns, h, design.whitening, design.correlation, intercept, design.radius, min(6.0, max(2.0, loosest))
-    )
+    return replace(design, cap=min(6.0, max(2.0, loosest)), moments=moments)
 
 
 @dataclass(frozen=True)

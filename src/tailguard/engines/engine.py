@@ -152,7 +152,8 @@ def elsewhere(X: Any) -> bool:
 
 def is_engine(X: Any) -> bool:
     """Whether X is an engine already."""
-    return callable(getattr(X, "truncated_sum", None)) and callable(getattr(X, "integer_sum", None))
+    kind = type(X)  # an object that makes up its attributes, as a delayed one of Dask does, is none
+    return callable(getattr(kind, "truncated_sum", None)) and callable(getattr(kind, "integer_sum", None))
 
 
 def block_rows(columns: int) -> int:

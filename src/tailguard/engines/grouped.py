@@ -45,6 +45,7 @@ from numpy.typing import NDArray
 
 from tailguard._checks import ShapeError
 from tailguard.engines.engine import BlockFunction, Engine, RowsStayError, block_rows
+from tailguard.engines.frames import without_column
 from tailguard.engines.memory import InMemory
 from tailguard.engines.source import Source
 from tailguard.engines.streamed import Streamed
@@ -278,14 +279,10 @@ def split(X: Any, groups: Any, y: Any = None) -> tuple[Any, Any]:
     if Streamed.accepts(X) and not isinstance(X, np.ndarray):
         source = X if isinstance(X, Source) else Source(X)
         return source.without(groups, *([y] if isinstance(y, str) else [])), source.ids(groups)
-    names = list(getattr(X, "columns", ()))
-    if groups not in names:
-        there = f"there is {', '.join(map(str, names[:10]))}" if names else "X has no names of columns"
-        raise ValueError(f"groups={groups!r} names a column, and {there}: give its name, or one id per row.")
-    ids = X[groups]
+    rest, ids = without_column(X, groups, "groups")
     if hasattr(ids, "dask"):
         raise RowsStayError(_STAY)
-    return X[[name for name in names if name != groups]], ids
+    return rest, ids
 
 
 _STAY = (

@@ -17,10 +17,10 @@ _FOLDER = Path(__file__).resolve().parent
 
 @cache
 def fingerprint() -> str:
-    """Digest of all sources of this folder."""
+    """Digest of all sources of this folder and those below."""
     digest = hashlib.sha256()
-    for source in sorted(_FOLDER.glob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    for source in sorted(_FOLDER.rglob("*.py")):
+        digest.update(source.relative_to(_FOLDER).as_posix().encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()
 
 
@@ -35,7 +35,7 @@ def _stamp_whole_folder() -> None:
 
     def stamp(self: Any) -> Any:
         own = stamp_of_file(self)
-        return (own, fingerprint()) if Path(self._py_file).resolve().parent == _FOLDER else own
+        return (own, fingerprint()) if _FOLDER in Path(self._py_file).resolve().parents else own
 
     locator.get_source_stamp = stamp
 

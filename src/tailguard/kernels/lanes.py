@@ -2,7 +2,8 @@
 
 A compiler that vectorises loops must first prove that it may, and often cannot; code that is written in lanes does not
 leave it to the compiler. ``+ - * /``, comparisons and the functions below work lane by lane. Every operation is
-rounded once; none is fused or reordered: the result is the same on every machine. A scalar among lanes is spread.
+rounded once, `fma` too; none is fused or reordered unasked: the result is the same on every machine. A scalar among
+lanes is spread.
 
 Lanes hold the same column of eight rows (`columns4`), or eight neighbours of one row (`load`).
 """
@@ -171,28 +172,40 @@ def singles(typingctx: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 
 @intrinsic
-def doubles(typingctx: Any, a: Any) -> Any:
-    """The same in float64, four lanes of them."""
+def integers(typingctx: Any, a: Any) -> Any:
+    """The integer parts of numbers below 2^31, four lanes of them."""
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        words = builder.fptosi(args[0], _VECTOR[WORDS])
         quarters = (_indices(range(start, start + WIDTH)) for start in range(0, 4 * WIDTH, WIDTH))
-        parts = [builder.fpext(builder.shuffle_vector(args[0], args[0], part), _VECTOR[DOUBLES]) for part in quarters]
+        parts = [builder.sext(builder.shuffle_vector(words, words, part), _VECTOR[INTEGERS]) for part in quarters]
         return context.make_tuple(builder, sig.return_type, parts)
 
-    return (types.UniTuple(DOUBLES, 4)(a), code) if a == SINGLES else None
+    return (types.UniTuple(INTEGERS, 4)(a), code) if a == SINGLES else None
 
 
 @intrinsic
-def sqrt(typingctx: Any, a: Any) -> Any:
-    """The square root, rounded once."""
+def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a b + c``, rounded once; of lanes, or of three float64.
+
+    One instruction where the processor has it. Where not, the compiler calls the C library's: as exact, and slow.
+    """
+    kind = _kind((a, b, c))
+    if kind is None:
+        result, name = types.float64, "llvm.fma.f64"
+    elif kind in _FLOATS:
+        result, name = kind, f"llvm.fma.v{kind.count}f{kind.of.bitwidth}"
+    else:
+        return None
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        vector = _VECTOR[DOUBLES]
-        name = f"llvm.sqrt.v{WIDTH}f64"
-        root = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector]), name)
-        return builder.call(root, args)
+        values = args if kind is None else _all_lanes(builder, kind, sig.args, args)
+        of = values[0].type
+        fused = cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
+        return builder.call(fused, values)
 
-    return (a(a), code) if a == DOUBLES else None
+    number = types.float64 if kind is None else kind.of
+    return result(*(v if isinstance(v, Lanes) else number for v in (a, b, c))), code
 
 
 @intrinsic
@@ -230,6 +243,24 @@ def mask(typingctx: Any, truth: Any) -> Any:
         return builder.zext(builder.bitcast(args[0], ir.IntType(WIDTH)), ir.IntType(64))
 
     return (types.int64(truth), code) if truth == TRUTHS else None
+
+
+def _bit_count(name: str, doc: str, *last: Any) -> Any:
+    def typer(typingctx: Any, truths: Any) -> Any:
+        def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            of = args[0].type
+            kind = ir.FunctionType(of, [of, *(value.type for value in last)])
+            count = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.i64")
+            return builder.call(count, [args[0], *last])
+
+        return (types.int64(truths), code) if truths == types.int64 else None
+
+    typer.__name__, typer.__doc__ = name, doc
+    return intrinsic(typer)
+
+
+bits_set = _bit_count("ctpop", "How many bits of an integer are set.")
+lowest = _bit_count("cttz", "Which bit of an integer is the first that is set; 64 if none is.", ir.IntType(1)(0))
 
 
 # Memory. Places count elements from a pointer on; none is checked.

@@ -2,8 +2,8 @@ r"""Sums over rows of truncated per-row gradients, exactly, in one pass over the
 
 A generalised linear loss has the gradient ``dz(z, y) * x`` in one row, with ``z = <w, x>``. Rows are taken in tiles of
 a few lanes (`tailguard.kernels.lanes`): the predictors of a tile and the squared norms or the largest entries of its
-rows; from them multipliers, and which rows are plain; then the truncated rows are added while they are still in the
-fastest cache. What one row adds is fixed to the last bit in `tailguard.kernels.rule`.
+rows; from them multipliers, and which rows are plain (`tailguard.kernels.multipliers`); then the truncated rows are
+added while they are still in the fastest cache. What one row adds is fixed to the last bit in `tailguard.kernels.rule`.
 
 *Streams.* The eight lanes of a tile are eight rows far apart: lane l reads the l-th eighth of the rows, from first to
 last. A processor foresees eight streams of consecutive addresses, and does not foresee eight neighbouring rows of a
@@ -33,10 +33,21 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from tailguard.kernels.lanes import WIDTH, bits, columns1, keep, load, mask, pointer, spread, sqrt, store, where
+from tailguard.kernels import multipliers
+from tailguard.kernels.lanes import (
+    WIDTH,
+    bits,
+    bits_set,
+    keep,
+    load,
+    lowest,
+    pointer,
+    store,
+)
 from tailguard.kernels.narrow import (
     add_narrow_clamped,
     add_narrow_clipped,
+    add_narrow_far,
     add_narrow_near,
     add_narrow_smoothed,
     narrow_dots,
@@ -44,7 +55,6 @@ from tailguard.kernels.narrow import (
 from tailguard.kernels.rule import (
     GIVEN,
     HUBER,
-    INLINE,
     LOGISTIC,
     OPTIONS,
     POISSON,
@@ -57,12 +67,11 @@ from tailguard.kernels.rule import (
     careful_dot,
     clamped,
     derivative,
-    derivatives,
+    dot,
     psi,
-    row_sum,
-    size_of,
+    psi_in_units,
 )
-from tailguard.kernels.tiles import AHEAD, COORDINATE, GROUPS, L2, NARROW, ROWS, SMOOTH
+from tailguard.kernels.tiles import AHEAD, ALL, COORDINATE, GROUPS, L2, NARROW, ROWS, SMOOTH
 from tailguard.kernels.wide import (
     add_wide_clamped,
     add_wide_clipped,
@@ -134,29 +143,34 @@ def fill_multipliers(X, y, w, fit_intercept, code, parameter, given, f):
         f[0, i] = derivative(code, parameter, z[i, 0], np.float64(y[i]))
 
 
-@njit(**INLINE)
-def _count(truths):
-    """How many bits are set."""
-    found = 0
-    while truths:
-        truths &= truths - 1
-        found += 1
-    return found
-
-
 @njit(**OPTIONS)
 def _add_one_row(
-    x, y, w, intercept, fit_intercept, code, parameter, given, kind, bound, per_unit, p, table, cubic, core, total
+    x,
+    y,
+    w,
+    intercept,
+    fit_intercept,
+    code,
+    parameter,
+    given,
+    kind,
+    bound,
+    per_unit,
+    root,
+    shift,
+    p,
+    table,
+    cubic,
+    core,
+    total,
 ):
     """Add one row, whatever is in it; ``given`` are its multipliers where the loss has no code."""
     f = given
     if code != GIVEN:
-        terms = np.empty(x.size)
         for j in range(x.size):
             if x[j] != x[j]:
                 return  # a predictor of NaN
-            terms[j] = np.float64(x[j]) * w[j]
-        z = row_sum(terms) + intercept
+        z = dot(x, w) + intercept
         if not math.isfinite(z):
             z = careful_dot(x, w) + intercept
         f = np.full(1, derivative(code, parameter, z, y))
@@ -165,12 +179,38 @@ def _add_one_row(
     elif kind == COORDINATE:
         add_clamped_row(x, f, bound, per_unit, fit_intercept, total)
     else:
-        add_smoothed_row(x, f, bound, per_unit, fit_intercept, p, table, cubic, core, total)
+        add_smoothed_row(x, f, bound, per_unit, fit_intercept, root, shift, p, table, cubic, core, total)
+
+
+@njit(**OPTIONS)
+def _room(count, width):
+    """Zeros, (count, width), from the beginning of a cache line on."""
+    base = np.zeros(count * width + 7)
+    skip = (-(base.ctypes.data // 8)) % 8
+    return base[skip : skip + count * width].reshape((count, width))
 
 
 @njit(**OPTIONS)
 def _add_tiles(
-    X, y, w, fit_intercept, code, parameter, given, kind, bound, per_unit, p, table, cubic, core, length, here, total
+    X,
+    y,
+    w,
+    fit_intercept,
+    code,
+    parameter,
+    given,
+    kind,
+    bound,
+    per_unit,
+    root,
+    shift,
+    p,
+    table,
+    cubic,
+    core,
+    length,
+    here,
+    total,
 ):
     """Add rows in tiles: lane l takes rows ``l length`` to ``(l + 1) length``, of which the first ``here`` exist."""
     d = X.shape[1]
@@ -178,109 +218,79 @@ def _add_tiles(
     wide = d > NARROW
     weights = _padded(w[0], d)
     intercept = w[0, d] if fit_intercept else 0.0
-    height = bound * per_unit
+    height, inverse = bound * per_unit, 1.0 / bound
+    one = 1.0 if fit_intercept else 0.0
     stride = length * d
-    acc = np.zeros((outputs, (d + 31) // 32 * 32 if wide else d * WIDTH), np.int64)
-    last = np.zeros((outputs, WIDTH), np.int64)  # sums of the intercept's coordinate
-    added = np.zeros(outputs, np.int64)  # rows in acc, each of which brought ROUND_BITS
-    tile, lanes = np.zeros((NARROW, ROWS)), np.empty((2, 16, WIDTH))
-    c, three, far = np.zeros((outputs, ROWS)), np.zeros((outputs, ROWS)), np.zeros((outputs, ROWS))
-    singles = np.array(p, np.float32)
-    some_far, slopes = np.zeros(outputs, np.int64), np.zeros(outputs)
-    waiting, waiting_c = np.zeros((outputs, NARROW, ROWS)), np.zeros((outputs, ROWS))
-    nothing, count = np.zeros((outputs, ROWS)), np.zeros(outputs, np.int64)
+    acc = _room(outputs, (d + 7) // 8 * 8 if wide else d * WIDTH).view(np.int64)
+    last = _room(outputs, WIDTH).view(np.int64)  # sums of the intercept's coordinate
+    # Beyond the core of psi, in multiples of 2^shift units
+    far_acc, far_last = _room(outputs, acc.shape[1]).view(np.int64), _room(outputs, WIDTH).view(np.int64)
+    added = np.zeros(outputs, np.int64)  # rows in acc that brought ROUND_BITS
+    tile, lanes, dots, sizes = _room(NARROW, ROWS), _room(32, WIDTH), _room(1, ROWS), _room(1, ROWS)
+    c, three, far = _room(outputs, ROWS), _room(outputs, ROWS), _room(outputs, ROWS)
+    some_far, single = np.zeros(outputs, np.int64), np.zeros(outputs)
+    waiting, waiting_c = _room(outputs * NARROW, ROWS), _room(outputs, ROWS)
+    places, count = np.zeros((outputs, ROWS), np.int64), np.zeros(outputs, np.int64)
     width, ahead, cells = acc.shape[1], AHEAD // X.itemsize, table.shape[0]
-    X_at, y_at, w_at, p_at, table_at = pointer(X), pointer(y), pointer(weights), pointer(singles), pointer(table)
-    tile_at, lanes_at, acc_at, last_at = pointer(tile), pointer(lanes), pointer(acc), pointer(last)
-    c_at, three_at, far_at = pointer(c), pointer(three), pointer(far)
-    waiting_at, nothing_at = pointer(waiting_c), pointer(nothing)
+    X_at, y_at, w_at, p_at, table_at = pointer(X), pointer(y), pointer(weights), pointer(p), pointer(table)
+    tile_at, lanes_at, dots_at, sizes_at = pointer(tile), pointer(lanes), pointer(dots), pointer(sizes)
+    acc_at, last_at, c_at, three_at, far_at = pointer(acc), pointer(last), pointer(c), pointer(three), pointer(far)
+    some_far_at, waiting_at, waiting_c_at, places_at = (
+        pointer(some_far), pointer(waiting), pointer(waiting_c), pointer(places),
+    )  # fmt: skip
+    far_acc_at, far_last_at = pointer(far_acc), pointer(far_last)
     for t in range(0, length, GROUPS):
-        odd = 0
-        some_far[:] = 0
         for group in range(GROUPS):
-            place = WIDTH * group
-            row = t + group
+            place = (t + group) * d
             if wide:
-                z, q = wide_dots(X_at, d, row * d, stride, ahead, w_at, lanes_at, kind == L2)
+                z, q = wide_dots(X_at, d, place, stride, ahead, w_at, lanes_at, kind == L2)
             else:
-                z, q = narrow_dots(X_at, d, row * d, stride, ahead, w_at, tile_at, place, kind == L2)
-            exists = WIDTH * length <= here
-            real = 255
-            if not exists:
-                real = 0
-                for lane in range(WIDTH):
-                    real |= (row + lane * length < here) << lane
-            # Multipliers
-            plain = size_of(spread(0.0)) < 1.0
-            if code == GIVEN:
-                for k in range(outputs):
-                    for lane in range(WIDTH):
-                        c[k, place + lane] = given[row + lane * length, k]
-            else:
-                z = z + intercept
-                plain = size_of(z) < np.inf
-                store(c_at, place, derivatives(code, parameter, z, columns1(y_at, row, length)[0]))
-            # Which rows are plain, and what multiplies them
-            if kind == L2:
-                if fit_intercept:
-                    q = q + 1.0
-                g = spread(0.0)
-                for k in range(outputs):
-                    f = load(c_at, k * ROWS + place)
-                    g = g + f * f
-                # Products of numbers in this range neither overflow nor lose digits; zeros add nothing either way.
-                plain = plain & (q < 1e140) & (g < 1e140)
-                plain = plain & ((q > 1e-140) | (q == 0.0)) & ((g > 1e-140) | (g == 0.0))
-                norm = sqrt(q * g)
-                factor = per_unit * (bound / where(norm > bound, norm, bound))
-                for k in range(outputs):
-                    store(c_at, k * ROWS + place, where(plain, load(c_at, k * ROWS + place) * factor, 0.0))
-            elif kind == COORDINATE:
-                plain = plain & (q < np.inf)
-                for k in range(outputs):
-                    plain = plain & (size_of(load(c_at, k * ROWS + place)) < np.inf)
-                for k in range(outputs):
-                    store(c_at, k * ROWS + place, where(plain, load(c_at, k * ROWS + place), 0.0))
-            else:
-                if fit_intercept:
-                    q = where(q < 1.0, 1.0, q)
-                plain = plain & (q < 1e30)
-                for k in range(outputs):
-                    u = load(c_at, k * ROWS + place) / bound
-                    store(c_at, k * ROWS + place, u)
-                    plain = plain & (size_of(u) < 1e30)
-                for k in range(outputs):
-                    u = where(plain, load(c_at, k * ROWS + place), 0.0)
-                    inside = size_of(u) * where(plain, q, 0.0) <= core
-                    beyond = where(inside, 0.0, u)
-                    u = where(inside, u, 0.0)
-                    one = u * height
-                    store(c_at, k * ROWS + place, one)
-                    store(three_at, k * ROWS + place, one * cubic * u * u)
-                    store(far_at, k * ROWS + place, beyond)
-                    some_far[k] |= (255 - mask(inside)) << place
-            missing = (255 - mask(plain)) & real
-            odd |= missing << place
-            if missing or real != 255:
-                # Nothing is left of rows that do not count.
-                counts = mask(plain) & real
-                for lane in range(WIDTH):
-                    if not (counts >> lane) & 1:
-                        for k in range(outputs):
-                            c[k, place + lane] = three[k, place + lane] = far[k, place + lane] = 0.0
-                            some_far[k] &= ~(1 << (place + lane))
-                        for j in range(NARROW):
-                            tile[j, place + lane] = 0.0
-        if odd:
+                z, q = narrow_dots(X_at, d, place, stride, ahead, w_at, tile_at, WIDTH * group, kind == L2)
+            store(dots_at, WIDTH * group, z)
+            store(sizes_at, WIDTH * group, q)
+        # What multiplies the rows
+        plain = ALL
+        if code == GIVEN:
             for i in range(ROWS):
-                if (odd >> i) & 1:
-                    row = t + i // WIDTH + (i % WIDTH) * length
-                    if code == GIVEN:
-                        slopes[:] = given[row]
-                    _add_one_row(
-                        X[row], np.float64(y[row]), weights, intercept, fit_intercept, code, parameter, slopes,
-                        kind, bound, per_unit, singles, table, cubic, core, total,
-                    )  # fmt: skip
+                for k in range(outputs):
+                    c[k, i] = given[t + i // WIDTH + (i % WIDTH) * length, k]
+        else:
+            plain = multipliers.slopes(dots_at, intercept, y_at, t, length, code, parameter, c_at)
+        if kind == L2:
+            plain &= multipliers.clip(sizes_at, one, outputs, bound, per_unit, c_at)
+        elif kind == COORDINATE:
+            plain &= multipliers.clamp(sizes_at, outputs, c_at)
+        else:
+            plain &= multipliers.smooth(
+                sizes_at, one, outputs, inverse, height, root, cubic, core, c_at, three_at, far_at, some_far_at
+            )
+        real = ALL
+        if here < WIDTH * length:
+            for i in range(ROWS):
+                if t + i // WIDTH + (i % WIDTH) * length >= here:
+                    real &= ~(1 << i)
+        odd = real & ~plain
+        left = ALL & ~(real & plain)
+        while left:
+            # Nothing stays of rows that do not count here.
+            i = lowest(left)
+            left &= left - 1
+            for k in range(outputs):
+                c[k, i] = three[k, i] = far[k, i] = 0.0
+                some_far[k] &= ~(1 << i)
+            for j in range(NARROW):
+                tile[j, i] = 0.0
+        left = odd
+        while left:
+            i = lowest(left)
+            left &= left - 1
+            row = t + i // WIDTH + (i % WIDTH) * length
+            if code == GIVEN:
+                single[:] = given[row]
+            _add_one_row(
+                X[row], np.float64(y[row]), weights, intercept, fit_intercept, code, parameter, single,
+                kind, bound, per_unit, root, shift, p, table, cubic, core, total,
+            )  # fmt: skip
         for k in range(outputs):
             if not wide:
                 added[k] += ROWS
@@ -288,32 +298,36 @@ def _add_tiles(
                     add_narrow_clipped(tile_at, d, k, c_at, acc_at)
                 elif kind == COORDINATE:
                     add_narrow_clamped(tile_at, d, k, c_at, bound, per_unit, acc_at)
-                elif _count(some_far[k]) > ROWS // 2:
-                    add_narrow_smoothed(tile_at, d, k, 0, c_at, three_at, far_at, height, p_at, table_at, cells, acc_at)
+                elif bits_set(some_far[k]) > ROWS // 2:
+                    add_narrow_smoothed(
+                        tile_at, d, k, c_at, three_at, far_at, p_at, table_at, cells, acc_at, far_acc_at
+                    )
                 else:
                     add_narrow_near(tile_at, d, k, c_at, three_at, acc_at)
-                    for i in range(ROWS):
-                        if (some_far[k] >> i) & 1:
-                            # Few rows wait for others: psi takes as long for one as for all of a tile.
-                            for j in range(d):
-                                waiting[k, j, count[k]] = tile[j, i]
-                            waiting_c[k, count[k]] = far[k, i]
-                            count[k] += 1
-                            if count[k] == ROWS:
-                                add_narrow_smoothed(
-                                    pointer(waiting), d, k, k * NARROW, nothing_at, nothing_at, waiting_at, height,
-                                    p_at, table_at, cells, acc_at,
-                                )  # fmt: skip
-                                added[k] += ROWS
-                                count[k] = 0
+                    left = some_far[k]
+                    while left:
+                        i = lowest(left)
+                        left &= left - 1
+                        # Few rows wait for others: psi takes as long for one as for all of a tile.
+                        for j in range(d):
+                            waiting[k * NARROW + j, count[k]] = tile[j, i]
+                        waiting_c[k, count[k]] = far[k, i]
+                        count[k] += 1
+                        if count[k] == ROWS:
+                            add_narrow_far(
+                                waiting_at, d, k, k * NARROW, waiting_c_at, p_at, table_at, cells, far_acc_at
+                            )
+                            count[k] = 0
             else:
-                if odd:
+                if odd or bits_set(some_far[k]) > ROWS // 2:
                     # Row by row, without those whose entries may not be numbers: 0 times them is not 0.
-                    for i in range(ROWS):
-                        if not ((odd | some_far[k]) >> i) & 1:
-                            place = (t + i // WIDTH + (i % WIDTH) * length) * d
-                            add_wide_row(X_at, d, place, k, kind, c[k, i], three[k, i], bound, per_unit, width, acc_at)
-                            added[k] += 1
+                    left = ALL & ~(odd | some_far[k])
+                    while left:
+                        i = lowest(left)
+                        left &= left - 1
+                        place = (t + i // WIDTH + (i % WIDTH) * length) * d
+                        add_wide_row(X_at, d, place, k, kind, c[k, i], three[k, i], bound, per_unit, width, acc_at)
+                        added[k] += 1
                 else:
                     added[k] += ROWS
                     if kind == L2:
@@ -322,39 +336,55 @@ def _add_tiles(
                         add_wide_clamped(X_at, d, t * d, stride, k, c_at, bound, per_unit, width, acc_at)
                     else:
                         add_wide_near(X_at, d, t * d, stride, k, c_at, three_at, width, acc_at)
-                if some_far[k]:
-                    for i in range(ROWS):
-                        if (some_far[k] >> i) & 1:
-                            place = (t + i // WIDTH + (i % WIDTH) * length) * d
-                            add_wide_far(X_at, d, place, k, far[k, i], height, p_at, table_at, cells, width, acc_at)
-                            added[k] += 1
+                left = some_far[k]
+                while left:
+                    i = lowest(left)
+                    left &= left - 1
+                    # Four at a time: fewer would not fill the lanes, nor share the sums.
+                    places[k, count[k]] = (t + i // WIDTH + (i % WIDTH) * length) * d
+                    waiting_c[k, count[k]] = far[k, i]
+                    count[k] += 1
+                    if count[k] == 4:
+                        add_wide_far(X_at, d, places_at, k, waiting_c_at, p_at, table_at, cells, width, far_acc_at)
+                        count[k] = 0
             if fit_intercept:
                 for i in range(0, ROWS, WIDTH):
                     value = load(c_at, k * ROWS + i)
                     if kind == COORDINATE:
                         value = clamped(value, bound) * per_unit
                     elif kind == SMOOTH:
-                        u = load(far_at, k * ROWS + i)
-                        u = psi(u, u, u, u, p_at, table_at, cells)[0]
-                        value = (value - load(three_at, k * ROWS + i)) + u * height  # one of them is 0
+                        value = value + load(three_at, k * ROWS + i)
                     store(last_at, k * WIDTH, load(last_at, k * WIDTH) + bits(value + ROUND))
+                if some_far[k]:
+                    at = k * ROWS
+                    far_sums = psi(
+                        load(far_at, at), load(far_at, at + WIDTH), load(far_at, at + 2 * WIDTH),
+                        load(far_at, at + 3 * WIDTH), p_at, table_at, cells,
+                    )  # fmt: skip
+                    beyond = (far_sums[0] + far_sums[1]) + (far_sums[2] + far_sums[3])
+                    store(far_last_at, k * WIDTH, load(far_last_at, k * WIDTH) + beyond)
     for k in range(outputs):
         if count[k] > 0:
+            # Places that nobody waits in have a multiplier of 0, and numbers to multiply.
             waiting_c[k, count[k] :] = 0.0
-            add_narrow_smoothed(
-                pointer(waiting), d, k, k * NARROW, nothing_at, nothing_at, waiting_at, height, p_at, table_at, cells,
-                acc_at,
-            )  # fmt: skip
-            added[k] += ROWS
+            if wide:
+                places[k, count[k] :] = places[k, 0]
+                add_wide_far(X_at, d, places_at, k, waiting_c_at, p_at, table_at, cells, width, far_acc_at)
+            else:
+                add_narrow_far(waiting_at, d, k, k * NARROW, waiting_c_at, p_at, table_at, cells, far_acc_at)
         for j in range(d):
             if wide:
                 whole = d // WIDTH * WIDTH
-                total[k, j] += acc[k, j if j < whole else whole + j - (d - WIDTH)] - added[k] * ROUND_BITS
+                at = j if j < whole else whole + j - (d - WIDTH)
+                near_sum, far_sum = acc[k, at], far_acc[k, at]
             else:
-                total[k, j] += acc[k, WIDTH * j : WIDTH * (j + 1)].sum() - added[k] * ROUND_BITS
+                near_sum = acc[k, WIDTH * j : WIDTH * (j + 1)].sum()
+                far_sum = far_acc[k, WIDTH * j : WIDTH * (j + 1)].sum()
+            total[k, j] += (near_sum - added[k] * ROUND_BITS) + (far_sum << shift)
         if fit_intercept:
-            total[k, d] += last[k].sum() - length * WIDTH * ROUND_BITS
-    keep((X, y, weights, singles, table, tile, lanes, acc, last, c, three, far, waiting, waiting_c, nothing))
+            total[k, d] += (last[k].sum() - length * WIDTH * ROUND_BITS) + (far_last[k].sum() << shift)
+    keep((X, y, weights, p, table, tile, lanes, dots, sizes, acc, last, c, three, far))
+    keep((some_far, waiting, waiting_c, places, far_acc, far_last))
 
 
 def _truncated_sum(
@@ -367,7 +397,7 @@ def _truncated_sum(
     n = len(X)
     length = n // ROWS * GROUPS
     whole = length * WIDTH
-    rules = (kind, bound, per_unit, psi, table, cubic, core)
+    rules = (kind, bound, per_unit, *psi_in_units(psi, table, bound * per_unit), cubic, core)
     if length:
         _add_tiles(X, y, w, fit_intercept, code, parameter, given, *rules, length, whole, total)
     if whole < n:

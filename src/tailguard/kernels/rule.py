@@ -1,19 +1,21 @@
 r"""What one row contributes to a sum, operation by operation: the rule that every engine follows to the last bit.
 
-A float64 result depends on the order of additions, on fused multiply-adds and on whose ``exp`` is called. So the rule
-is a sequence of single IEEE operations (``+ - * /`` and the square root, each rounded once, none fused), the same
-here, in `tailguard.kernels.triton_rows` and, in NumPy, in ``tests/row_rule.py``:
+A float64 result depends on the order of additions, on which products are fused with sums and on whose ``exp`` is
+called. So the rule is a sequence of IEEE operations, each rounded once: ``+ - * /`` and the fused multiply-add ``fma(a,
+b, c) = a b + c``, which is fused where it is written and nowhere else. It is the same here, in
+`tailguard.kernels.triton_rows` and, in NumPy, in ``tests/row_rule.py``:
 
-*Sums over a row* (the predictor, the squared norm). Terms are added in quads of neighbours, ``(t0 + t1) + (t2 + t3)``;
-quad i goes to lane ``i mod 16``, in order; the 16 lanes are added by halves: r and r + 8, then r and r + 4, ...
-Columns that do not exist count as 0.
+*Sums over a row* (the predictor, the squared norm). Products of two neighbours are added by fma, the second to the
+rounded first, and two pairs make a quad; quad i goes to lane ``i mod 16``, in order; the 16 lanes are added by halves:
+r and r + 8, then r and r + 4, ... Columns that do not exist count as 0.
 
-*exp* is ``2^k`` times a polynomial (`exp`), and so is psi a polynomial or a table (`psi`).
+*Functions* are polynomials: `exp`, `inverse_root`, and `psi`, which may be a table.
 
-*Rounding.* ``value + ROUND`` holds the nearest integer in its low bits. They are added as 64-bit integers, exactly, in
-any order: the sum does not depend on the order of the rows, on blocks, threads or machines.
+*Rounding.* ``fma(a, b, ROUND)`` holds the integer nearest to ``a b`` in its low bits. They are added as 64-bit
+integers, exactly, in any order: the sum does not depend on the order of the rows, on blocks, threads or machines.
 
-Functions of lanes take rows that are plain; `row_sum` and those after it take one row, whatever is in it.
+*Plain rows.* Where squares leave the range, a row takes another way, with other bits: which rows do is part of the
+rule. Functions of lanes take rows that are plain; `dot` and those after it take one row, whatever is in it.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ from numba import njit
 from tailguard.kernels.lanes import (
     bits,
     double,
-    doubles,
     first,
+    fma,
     from_bits,
     integer,
+    integers,
     keep,
     pick,
     pointer,
@@ -44,8 +47,10 @@ LARGEST = 1.7976931348623157e308
 ABSOLUTE = 0x7FFFFFFFFFFFFFFF  # all bits but the sign
 
 GIVEN, SQUARED, LOGISTIC, HUBER, POISSON = 0, 1, 2, 3, 4
+DEGREE = 12  # of the polynomial of psi
+FARTHEST = 1e15  # scales: psi is its bound there, to rounding, and beyond; squares are still float32
 
-# "numpy" keeps a division from becoming a branch that raises. No flag here lets operations be fused or reordered.
+# "numpy" keeps a division from becoming a branch that raises. No flag lets the compiler fuse or reorder operations.
 OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy"}
 INLINE = {**OPTIONS, "forceinline": True}
 
@@ -64,6 +69,25 @@ def clamped(a, bound):
 
 
 @njit(**INLINE)
+def _cubic_root(e):
+    """``1/sqrt(1 + e)`` to 4e-7, for e from -.25 to -.156."""
+    return fma(e, fma(e, fma(e, -0.6941339684885197, 0.2402259599219706), -0.519373245462568), 0.9989967885806699)
+
+
+@njit(**INLINE)
+def inverse_root(s):
+    """``1/sqrt(s)`` of normal s, within a relative 2^-52; a number above 1e154 where s is 0.
+
+    A guess from the bits, within a quarter below, a cubic and a step of third order: less work than a root and a
+    division, and on all engines the same.
+    """
+    r = from_bits(0x5FE4000000000000 - (bits(s) >> 1))
+    r = r * _cubic_root(fma(s * r, r, -1.0))
+    e = fma(s * r, r, -1.0)
+    return fma(r * e, fma(e, 0.375, -0.5), r)
+
+
+@njit(**INLINE)
 def _power(k):
     """2^k for -1022 <= k <= 1023."""
     return from_bits((k + 1023) << 52)
@@ -74,21 +98,21 @@ def exp(z):
     """exp(z), within two units in the last place: 2^k times the Taylor series on |r| <= log(2)/2; NaN stays."""
     b = where(z > -750.0, z, -750.0)
     b = where(b < 720.0, b, 720.0)
-    k = (b * 1.4426950408889634 + ROUND) - ROUND
-    r = (b - k * 0.6931471803691238) - k * 1.9082149292705877e-10
-    p = r * 1.6059043836821613e-10 + 2.08767569878681e-09
-    p = p * r + 2.505210838544172e-08
-    p = p * r + 2.755731922398589e-07
-    p = p * r + 2.7557319223985893e-06
-    p = p * r + 2.48015873015873e-05
-    p = p * r + 0.0001984126984126984
-    p = p * r + 0.001388888888888889
-    p = p * r + 0.008333333333333333
-    p = p * r + 0.041666666666666664
-    p = p * r + 0.16666666666666666
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
+    k = fma(b, 1.4426950408889634, ROUND) - ROUND
+    r = fma(k, -1.9082149292705877e-10, fma(k, -0.6931471803691238, b))
+    p = fma(r, 1.6059043836821613e-10, 2.08767569878681e-09)
+    p = fma(p, r, 2.505210838544172e-08)
+    p = fma(p, r, 2.755731922398589e-07)
+    p = fma(p, r, 2.7557319223985893e-06)
+    p = fma(p, r, 2.48015873015873e-05)
+    p = fma(p, r, 0.0001984126984126984)
+    p = fma(p, r, 0.001388888888888889)
+    p = fma(p, r, 0.008333333333333333)
+    p = fma(p, r, 0.041666666666666664)
+    p = fma(p, r, 0.16666666666666666)
+    p = fma(p, r, 0.5)
+    p = fma(p, r, 1.0)
+    p = fma(p, r, 1.0)
     whole = integer(k)
     half = whole >> 1  # 2^k itself may not be a float
     return where(z == z, p * _power(half) * _power(whole - half), z)
@@ -114,45 +138,36 @@ def derivative(code, parameter, z, y):
 
 
 @njit(**INLINE)
+def _within(x, bound):
+    """Into [-bound, bound], NaN too."""
+    x = where(x < bound, x, bound)
+    return where(x > 0.0 - bound, x, 0.0 - bound)
+
+
+@njit(**INLINE)
 def _table_psi(a, p, table, cells):
-    """psi_beta by cubics on equal cells of ``u = 1/(1 + |a|)``."""
-    size = size_of(a)
-    u = np.float64(cells) / (1.0 + where(size < 1e30, size, 1e30))
+    """psi_beta by cubics on equal cells of ``u = 1/(1 + |a|)``, in units."""
+    u = np.float64(cells) / (1.0 + size_of(a))
     k = integer(u)
     k = where(k < cells, k, cells - 1)
     s = u - double(k)
     k = 4 * k
-    value = pick(table, k) + s * (pick(table, k + 1) + s * (pick(table, k + 2) + s * pick(table, k + 3)))
-    bound = np.float64(p[1])
-    value = where(value < bound, value, bound)
-    value = where(value > 0.0, value, 0.0)
-    return _signed(value, a)
-
-
-@njit(**INLINE)
-def _most(a):
-    """|a|, at most 1e15: there psi is its limit, to rounding."""
-    size = size_of(a)
-    return where(size < 1e15, size, 1e15)
-
-
-@njit(**INLINE)
-def _signed(value, a):
-    """A value >= 0 with the sign of a."""
-    return where(a < 0.0, 0.0 - value, value)
+    value = fma(s, fma(s, fma(s, pick(table, k + 3), pick(table, k + 2)), pick(table, k + 1)), pick(table, k))
+    value = _within(value, np.float64(p[0]))
+    return bits(where(a < 0.0, 0.0 - value, value) + ROUND) - ROUND_BITS
 
 
 @njit(**INLINE)
 def psi(a, b, c, e, p, table, cells):
-    r"""psi_beta of four lanes, inside ``[-kappa, kappa]`` whatever is in them.
+    r"""psi_beta of four lanes, in units: integers inside ``+-p[0]`` whatever is in them.
 
-    With ``r = 1/sqrt(1 + m a^2)``, psi is ``a r P(1 - 2 r^2)``: an analytic function of ``1/a^2`` at infinity, so that
-    one polynomial converges geometrically on the whole line. All that privacy needs of the result is its bound, and the
-    polynomial errs by 1e-6 anyway, so float32 will do: twice as many lanes, and a root by two steps from a guess in the
-    bits costs less than a division. ``p`` holds m, kappa and the 13 coefficients of P, lowest first, as float32.
+    With ``x = root a`` and ``v = x/sqrt(1 + x^2)``, psi is ``v P(v^2 - 1/2)``: an analytic function of ``1/a^2`` at
+    infinity, so that one polynomial converges geometrically on the whole line. The lanes hold x, at most FARTHEST. All
+    that privacy needs of the result is its bound, and the polynomial errs by 1e-6 anyway, so float32 will do: twice as
+    many lanes, and integers below 2^31. Where one polynomial is too coarse, for large and for small beta, there is a
+    ``table`` of cubics in float64, of so many ``cells``, and root is 1.
 
-    Where one polynomial is too coarse, for large and for small beta, there is a ``table`` of cubics in float64,
-    of so many ``cells``. ``p`` and ``table`` are pointers.
+    ``p`` (bound, then the coefficients of P, lowest first, float32) and ``table`` are pointers, from `psi_in_units`.
     """
     if cells > 0:
         return (
@@ -161,29 +176,40 @@ def psi(a, b, c, e, p, table, cells):
             _table_psi(c, p, table, cells),
             _table_psi(e, p, table, cells),
         )
-    x = singles(_most(a), _most(b), _most(c), _most(e))
-    s = 1.0 + (p[0] * x) * x
-    r = from_bits(0x5F1FFFF9 - (bits(s) >> 1))
-    r = r * (1.6819413900375366 - ((0.7039522528648376 * s) * r) * r)
-    r = r * (1.5 - ((0.5 * s) * r) * r)
-    x = x * r
-    t = 1.0 - 2.0 * (r * r)
-    t2 = t * t
-    t4 = t2 * t2
-    # In parallel where it can be: one long chain of operations would wait for each of them.
-    low = (p[2] + p[3] * t) + (p[4] + p[5] * t) * t2
-    middle = (p[6] + p[7] * t) + (p[8] + p[9] * t) * t2
-    high = ((p[10] + p[11] * t) + (p[12] + p[13] * t) * t2) + p[14] * t4
-    x = (low + (middle + high * t4) * t4) * x
-    x = where(x < p[1], x, p[1])
-    u = doubles(where(x > 0.0, x, 0.0))
-    return _signed(u[0], a), _signed(u[1], b), _signed(u[2], c), _signed(u[3], e)
+    x = singles(a, b, c, e)
+    s = fma(x, x, 1.0)
+    r = from_bits(0x5F200000 - (bits(s) >> 1))
+    v = (x * r) * _cubic_root(fma(s * r, r, -1.0))
+    t = fma(v, v, -0.5)
+    value = fma(t, p[DEGREE + 1], p[DEGREE])
+    for k in range(DEGREE - 1, 0, -1):
+        value = fma(t, value, p[k])
+    return integers(_within(v * value, p[0]))
+
+
+def psi_in_units(psi, table, height):
+    """Constants of psi where 1 is ``height`` units: root, shift, bound and coefficients in float32, and the table.
+
+    ``psi`` has root, bound and coefficients. Integers count multiples of 2^shift units, and shift is 0 unless a row may
+    take 2^31 units or more. The bound is rounded down: no row adds more.
+    """
+    root, bound, *coefficients = psi
+    if len(table):
+        root, shift = 1.0, 0
+    else:
+        shift = max(0, math.frexp(bound * height)[1] - 31)
+        height = math.ldexp(height, -shift)
+    most = np.float32(bound * height)
+    if float(most) > bound * height:
+        most = np.nextafter(most, np.float32(0.0))
+    p = np.array([most, *(height * value for value in coefficients)], np.float32)
+    return root, shift, p, table * height
 
 
 @njit(**OPTIONS)
 def psi_of_number(a, p, table):
-    """psi_beta of one number; ``p`` and ``table`` are arrays."""
-    a = spread(a)
+    """psi_beta of one number, in units; ``p`` and ``table`` are arrays."""
+    a = spread(clamp(a, FARTHEST))
     value = first(psi(a, a, a, a, pointer(p), pointer(table), table.shape[0])[0])
     keep((p, table))
     return value
@@ -205,19 +231,19 @@ def clamp(x, bound):
 
 
 @njit(**OPTIONS)
-def rounded(value):
-    """The integer nearest to a value below 2^51."""
-    return np.int64((value + ROUND) - ROUND)
+def rounded(a, b):
+    """The integer nearest to a product below 2^51."""
+    return np.int64(fma(a, b, ROUND) - ROUND)
 
 
 @njit(**OPTIONS)
-def row_sum(terms):
-    """Add numbers in the order of the rule."""
-    lanes = np.zeros(16)
-    for i in range(0, terms.size, 4):
-        quad = np.zeros(4)
-        quad[: min(4, terms.size - i)] = terms[i : i + 4]
-        lanes[(i // 4) % 16] += (quad[0] + quad[1]) + (quad[2] + quad[3])
+def dot(x, w):
+    """The sum of products, in the order of the rule."""
+    lanes, pairs = np.zeros(16), np.zeros((x.size + 3) // 4 * 2)
+    for j in range(0, x.size, 2):
+        pairs[j // 2] = x[j] * w[j] if j + 1 == x.size else fma(x[j + 1], w[j + 1], x[j] * w[j])
+    for i in range(0, pairs.size, 2):
+        lanes[(i // 2) % 16] += pairs[i] + pairs[i + 1]
     half = 8
     while half > 0:
         for r in range(half):
@@ -229,12 +255,12 @@ def row_sum(terms):
 @njit(**OPTIONS)
 def careful_dot(x, w):
     """The dot product of a row where products overflow or are not numbers: NaN if an entry is."""
-    terms = np.empty(x.size)
+    small = np.empty(x.size)
     for j in range(x.size):
         if x[j] != x[j]:
             return np.nan
-        terms[j] = finite(x[j]) * 2.409919865102884e-181 * w[j]  # 2^-600
-    return row_sum(terms) * 4.149515568880993e180  # 2^600
+        small[j] = finite(x[j]) * 2.409919865102884e-181  # 2^-600
+    return dot(small, w) * 4.149515568880993e180  # 2^600
 
 
 @njit(**OPTIONS)
@@ -249,7 +275,7 @@ def _exponent(a):
 def add_clipped_row(x, f, clip, per_unit, fit_intercept, total):
     """Add a row with L2 clipping, where squares may leave the range; ``f`` holds its multipliers, one per output.
 
-    All scaling is by powers of two, which rounds nothing: the bits are those of a plain row wherever that is defined.
+    It is scaled by powers of two first, which rounds nothing that counts.
     """
     d = x.size
     largest = 0.0
@@ -259,11 +285,10 @@ def add_clipped_row(x, f, clip, per_unit, fit_intercept, total):
     if fit_intercept:
         size = max(size, 0)
     shrink = math.ldexp(1.0, -size)
-    row, squares = np.empty(d), np.empty(d)
+    row = np.empty(d)
     for j in range(d):
         row[j] = finite(x[j]) * shrink
-        squares[j] = row[j] * row[j]
-    q = row_sum(squares)
+    q = dot(row, row)
     if fit_intercept:
         q += shrink * shrink
     steepest = 0.0
@@ -275,18 +300,18 @@ def add_clipped_row(x, f, clip, per_unit, fit_intercept, total):
     g = 0.0
     for k in range(f.size):
         fk = finite(f[k]) * math.ldexp(1.0, -slope)
-        g += fk * fk
-    norm = math.sqrt(q * g)
-    if not norm > 0.0:
+        g = fma(fk, fk, g)
+    if not q * g > 0.0:
         return
-    # The row's norm is norm * 2^(size + slope), perhaps not a float; 2^1000 is beyond every bound.
-    scale = min(math.ldexp(1.0, min(max(size + slope, -1000), 1000)), clip / norm)
+    factor = clip * first(inverse_root(spread(q * g)))
+    # The row's norm is sqrt(q g) 2^(size + slope), perhaps not a float; 2^1000 is beyond every bound.
+    scale = min(math.ldexp(1.0, min(max(size + slope, -1000), 1000)), factor)
     for k in range(f.size):
         c = finite(f[k]) * math.ldexp(1.0, -slope) * (scale * per_unit)
         for j in range(d):
-            total[k, j] += rounded(c * row[j])
+            total[k, j] += rounded(c, row[j])
         if fit_intercept:
-            total[k, d] += rounded(c * shrink)
+            total[k, d] += rounded(c, shrink)
 
 
 @njit(**OPTIONS)
@@ -297,34 +322,34 @@ def add_clamped_row(x, f, clip, per_unit, fit_intercept, total):
         if f[k] == f[k]:
             c = finite(f[k])
             for j in range(d):
-                total[k, j] += rounded(clamp(c * finite(x[j]), clip) * per_unit)
+                total[k, j] += rounded(clamp(c * finite(x[j]), clip), per_unit)
             if fit_intercept:
-                total[k, d] += rounded(clamp(c, clip) * per_unit)
+                total[k, d] += rounded(clamp(c, clip), per_unit)
 
 
 @njit(**OPTIONS)
-def add_smoothed_row(x, f, scale, per_unit, fit_intercept, p, table, cubic, core, total):
+def add_smoothed_row(x, f, scale, per_unit, fit_intercept, root, shift, p, table, cubic, core, total):
     """Add a row with every coordinate through psi."""
     d = x.size
-    height = scale * per_unit
+    height, inverse = scale * per_unit, 1.0 / scale
     size = 1.0 if fit_intercept else 0.0
     for j in range(d):
         size = max(size, abs(np.float64(x[j])) if x[j] == x[j] else np.inf)
     for k in range(f.size):
-        c = f[k] / scale
+        c = f[k] * inverse
         if c != c:
             continue
         if abs(c) * size <= core and abs(c) < 1e30 and size < 1e30:
             one = c * height
-            three = one * cubic * c * c
+            three = one * -cubic * c * c
             for j in range(d):
                 v = np.float64(x[j])
-                total[k, j] += rounded(v * (one - three * (v * v)))
+                total[k, j] += rounded(v, fma(three, v * v, one))
             if fit_intercept:
-                total[k, d] += rounded(one - three)
+                total[k, d] += rounded(1.0, one + three)
         else:
-            c = finite(c)
+            c = finite(finite(c) * root)
             for j in range(d):
-                total[k, j] += rounded(psi_of_number(c * finite(x[j]), p, table) * height)
+                total[k, j] += psi_of_number(c * finite(x[j]), p, table) << shift
             if fit_intercept:
-                total[k, d] += rounded(psi_of_number(c, p, table) * height)
+                total[k, d] += psi_of_number(c, p, table) << shift

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from numba import njit
 
-from tailguard.kernels.lanes import WIDTH, bits, columns1, columns2, load, spread, store, where
+from tailguard.kernels.lanes import WIDTH, bits, columns1, columns2, fma, load, spread, store, where
 from tailguard.kernels.rule import ABSOLUTE, INLINE, ROUND
 
 L2, COORDINATE, SMOOTH = 0, 1, 2  # truncations
 
-GROUPS = 2  # of WIDTH rows, in a tile
+GROUPS = 4  # of WIDTH rows, in a tile: as many lanes as psi takes
 ROWS = GROUPS * WIDTH
+ALL = 2**ROWS - 1  # rows of a tile, as bits
 NARROW = 16  # columns
 AHEAD = 1024  # bytes that are asked for before they are needed
 
@@ -35,10 +36,10 @@ def larger(size, a):
 @njit(**INLINE)
 def near_bits(x, one, three):
     """The value of psi in its core, in units, as bits."""
-    return bits(x * (one - three * (x * x)) + ROUND)
+    return bits(fma(x, fma(three, x * x, one), ROUND))
 
 
 @njit(**INLINE)
-def add_rounded(acc, at, value):
-    """Add lanes of values, rounded, to the sums at a place."""
-    store(acc, at, load(acc, at) + bits(value + ROUND))
+def add_rounded(acc, at, a, b):
+    """Add lanes of products, rounded, to the sums at a place."""
+    store(acc, at, load(acc, at) + bits(fma(a, b, ROUND)))

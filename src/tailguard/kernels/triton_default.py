@@ -138,6 +138,29 @@ def _count(X, y_stride, x_stride, columns, q, bins, out, n, copies, WIDTH: tl.co
 
 
 @triton.jit
+def _count_near(X, y_stride, x_stride, columns, q, out, n, copies, WIDTH: tl.constexpr, W: tl.constexpr,
+                B: tl.constexpr, POSITIVE: tl.constexpr, BINS: tl.constexpr):  # fmt: skip
+    """Add one to ``out[row mod copies, c, bin]`` for every row and column: equal bins about a centre, all else in 0."""
+    c = tl.arange(0, W)
+    there = c < WIDTH
+    place = tl.load(columns + c, mask=there, other=0)
+    centre = tl.load(q + c, mask=there, other=0.0)
+    unit = tl.load(q + W + c, mask=there, other=1.0)
+    step = tl.num_programs(0).to(tl.int64) * B
+    for start in range(tl.program_id(0).to(tl.int64) * B, n, step):
+        rows = start + tl.arange(0, B)
+        mask = (rows < n)[:, None] & there[None, :]
+        x = tl.load(X + rows[:, None] * y_stride + place[None, :] * x_stride, mask=mask, other=0.0).to(tl.float64)
+        if POSITIVE:
+            x = tl.where(x < 0.0, 0.0, x)
+        at = tl.floor((x - centre[None, :]) / unit[None, :]) + (BINS // 2)
+        inside = (at >= 0.0) & (at < 2 * (BINS // 2))
+        bin = tl.where(inside, tl.where(inside, at, 0.0).to(tl.int64) + 1, 0)
+        at = ((rows % copies)[:, None] * WIDTH + c[None, :]) * BINS + bin
+        tl.atomic_add(out + at, 1, mask=mask, sem="relaxed")
+
+
+@triton.jit
 def _moments(X, y_stride, x_stride, columns, q, out, n, WIDTH: tl.constexpr, W: tl.constexpr, B: tl.constexpr,
              POSITIVE: tl.constexpr):  # fmt: skip
     """Add ``v``, then ``v^2 - 1``, of every column."""
@@ -314,6 +337,20 @@ def column_counts(X, columns, centre, positive, bins, total):
         torch.as_tensor(bins.astype(np.int32), device=device), out, len(X), copies,
         WIDTH=width, W=_power(width), B=tile, POSITIVE=bool(positive), EACH=int(len(bins) > 1), BINS=total.shape[1],
         EXPONENTS=bins.shape[1],
+    )  # fmt: skip
+    total += out.sum(0, dtype=torch.int64).cpu().numpy()
+
+
+def near_counts(X, columns, centre, unit, positive, total):
+    """Count values in equal bins about a centre."""
+    width, device = len(columns), X.device
+    padded = _power(width)
+    copies = 1 << max(0, int(math.log2(max(1, COPIES // total.size))))
+    out = torch.zeros((copies, *total.shape), dtype=torch.int32, device=device)
+    _count_near[(_programs(X),)](
+        X, X.stride(0), X.stride(1), _ints(columns, device),
+        _floats(device, _padded(centre, padded), _padded(unit, padded, 1.0)), out, len(X), copies,
+        WIDTH=width, W=padded, B=max(1, min(256, VALUES // padded)), POSITIVE=bool(positive), BINS=total.shape[1],
     )  # fmt: skip
     total += out.sum(0, dtype=torch.int64).cpu().numpy()
 

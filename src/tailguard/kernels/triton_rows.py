@@ -1,12 +1,12 @@
 r"""`tailguard.kernels.rows` for a GPU: the same sums, to the last bit, in one pass over the data.
 
-What one row contributes follows `tailguard.kernels.rule`, operation by operation (``enable_fp_fusion=False``).
-In sums over a row every reduction is over two entries, so that no order is left to the compiler: see `_row_sum`.
+What one row contributes follows `tailguard.kernels.rule`, operation by operation: products and sums are fused where
+it says ``fma``, and nowhere else (``enable_fp_fusion=False``). In sums over a row every reduction is over two entries,
+so that no order is left to the compiler: see `_dot`.
 
 Rows that are not plain (a predictor that overflows, squares that leave the range, coordinates beyond the core of psi)
-are listed by a first launch and added by a second one over the list, with ``LISTED``. There, rows are scaled by powers
-of two, which gives the same bits as the plain path wherever that is defined: which rows are listed does not matter.
-What rows that are not numbers contribute is in the table of `tailguard.kernels.rows`.
+are listed by a first launch and added by a second one over the list, with ``LISTED``. What rows that are not numbers
+contribute is in the table of `tailguard.kernels.rows`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import torch
 import triton
 import triton.language as tl
 
+from tailguard.kernels import rule
+
 # Rows of one launch, in bytes of X and in number: their list takes at most 4 GiB, and launching little time.
 LAUNCH_BYTES = 2**33
 LAUNCH_ROWS = 2**30
@@ -25,6 +27,8 @@ LAUNCH_ROWS = 2**30
 ROUND = tl.constexpr(1.5 * 2.0**52)
 ROUND_BITS = tl.constexpr(0x4338000000000000)  # of the float64 above
 LARGEST = tl.constexpr(1.7976931348623157e308)
+FARTHEST = tl.constexpr(rule.FARTHEST)
+DEGREE = tl.constexpr(rule.DEGREE)
 INFINITY = tl.constexpr(float("inf"))
 
 GIVEN = tl.constexpr(0)
@@ -33,14 +37,18 @@ LOGISTIC = tl.constexpr(2)
 HUBER = tl.constexpr(3)
 L2 = tl.constexpr(0)
 COORDINATE = tl.constexpr(1)
+SMOOTH = tl.constexpr(2)
 
 # Places in the array of constants, which hold float64: scalar arguments of a kernel would be rounded to float32.
 BOUND = tl.constexpr(0)
-PER_UNIT = tl.constexpr(1)
-PARAMETER = tl.constexpr(2)
-CUBIC = tl.constexpr(3)
-CORE = tl.constexpr(4)
-PSI = tl.constexpr(5)
+INVERSE = tl.constexpr(1)
+PER_UNIT = tl.constexpr(2)
+PARAMETER = tl.constexpr(3)
+CUBIC = tl.constexpr(4)
+CORE = tl.constexpr(5)
+ROOT = tl.constexpr(6)
+SHIFT = tl.constexpr(7)
+PSI = tl.constexpr(8)
 
 
 @triton.jit
@@ -53,22 +61,23 @@ def _halves(t, B: tl.constexpr, COUNT: tl.constexpr, LAST: tl.constexpr):
 
 
 @triton.jit
-def _row_sum(t, B: tl.constexpr, K: tl.constexpr, C: tl.constexpr):
-    """Add the columns ``k C + c`` of t (B, K, C) in the order of the rule: (B,).
+def _plus(a, b, VALUE: tl.constexpr):
+    """``fma(a, b, VALUE)``; a bare constant would be rounded to float32."""
+    return tl.fma(a, b, tl.full(a.shape, VALUE, a.dtype))
+
+
+@triton.jit
+def _dot(v, w, B: tl.constexpr, K: tl.constexpr, C: tl.constexpr):
+    """Add products of the columns ``k C + c`` of v (B, K, C) and w (B or 1, K, C) in the order of the rule: (B,).
 
     Every reduction is over an axis of two, or of one entry that counts: no order is left to a compiler.
     """
     QK: tl.constexpr = K if C >= 4 else K * C // 4
     QC: tl.constexpr = C // 4 if C >= 4 else 1
-    if C >= 4:
-        t = tl.sum(tl.reshape(t, (B, K, C // 2, 2)), 3)
-        t = tl.sum(tl.reshape(t, (B, K, C // 4, 2)), 3)
-    elif C == 2:
-        t = tl.sum(t, 2)
-        t = tl.sum(tl.reshape(t, (B, K // 2, 2)), 2)
-    else:
-        t = tl.sum(tl.reshape(t, (B, K // 2, 2)), 2)
-        t = tl.sum(tl.reshape(t, (B, K // 4, 2)), 2)
+    first, second = tl.split(tl.reshape(v, (v.shape[0], 2 * QK, QC, 2) if C < 4 else (v.shape[0], K, C // 2, 2)))
+    w_first, w_second = tl.split(tl.reshape(w, (w.shape[0], 2 * QK, QC, 2) if C < 4 else (w.shape[0], K, C // 2, 2)))
+    t = tl.fma(second, w_second, first * w_first)
+    t = tl.sum(tl.reshape(t, (B, QK, QC, 2)), 3)
     LANES: tl.constexpr = QK if QK * QC <= 16 else 16 // QC
     TURNS: tl.constexpr = QK // LANES
     if TURNS > 1:
@@ -98,21 +107,22 @@ def _exponent(a):
 def _exp(z):
     """exp(z), within two units in the last place: 2^k times the Taylor series on |r| <= log(2)/2."""
     b = tl.minimum(tl.maximum(z, -750.0), 720.0)
-    k = (b * 1.4426950408889634 + ROUND) - ROUND
-    r = (b - k * 0.6931471803691238) - k * 1.9082149292705877e-10
-    p = r * 1.6059043836821613e-10 + 2.08767569878681e-09
-    p = p * r + 2.505210838544172e-08
-    p = p * r + 2.755731922398589e-07
-    p = p * r + 2.7557319223985893e-06
-    p = p * r + 2.48015873015873e-05
-    p = p * r + 0.0001984126984126984
-    p = p * r + 0.001388888888888889
-    p = p * r + 0.008333333333333333
-    p = p * r + 0.041666666666666664
-    p = p * r + 0.16666666666666666
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
+    k = _plus(b, tl.full(b.shape, 1.4426950408889634, tl.float64), ROUND) - ROUND
+    r = tl.fma(k, tl.full(b.shape, -0.6931471803691238, tl.float64), b)
+    r = tl.fma(k, tl.full(b.shape, -1.9082149292705877e-10, tl.float64), r)
+    p = _plus(r, tl.full(b.shape, 1.6059043836821613e-10, tl.float64), 2.08767569878681e-09)
+    p = _plus(p, r, 2.505210838544172e-08)
+    p = _plus(p, r, 2.755731922398589e-07)
+    p = _plus(p, r, 2.7557319223985893e-06)
+    p = _plus(p, r, 2.48015873015873e-05)
+    p = _plus(p, r, 0.0001984126984126984)
+    p = _plus(p, r, 0.001388888888888889)
+    p = _plus(p, r, 0.008333333333333333)
+    p = _plus(p, r, 0.041666666666666664)
+    p = _plus(p, r, 0.16666666666666666)
+    p = _plus(p, r, 0.5)
+    p = _plus(p, r, 1.0)
+    p = _plus(p, r, 1.0)
     k = k.to(tl.int32)
     half = k >> 1
     return tl.where(z == z, p * _power(half) * _power(k - half), z)
@@ -127,7 +137,7 @@ def _finite(a):
 @triton.jit
 def _careful_dot(v, weights, B: tl.constexpr, K: tl.constexpr, C: tl.constexpr):
     """The dot product where products overflow or are not numbers: NaN if an entry is."""
-    small = _row_sum(_finite(v) * 2.409919865102884e-181 * weights, B, K, C)  # 2^-600
+    small = _dot(_finite(v) * 2.409919865102884e-181, weights, B, K, C)  # 2^-600
     nan = tl.max(tl.max((v != v).to(tl.int32), 2), 1) > 0
     return tl.where(nan, float("nan"), small * 4.149515568880993e180)  # 2^600
 
@@ -150,42 +160,52 @@ def _derivative(z, y, parameter, CODE: tl.constexpr):
 
 
 @triton.jit
-def _float_psi(b, p):
-    """psi_beta of float32 b >= 0 by its polynomial, in float32; `tailguard.kernels.rule.psi` says why."""
-    s = 1.0 + (tl.load(p).to(tl.float32) * b) * b
-    r = (0x5F1FFFF9 - (s.to(tl.int32, bitcast=True) >> 1)).to(tl.float32, bitcast=True)
-    r = r * (1.6819413900375366 - ((0.7039522528648376 * s) * r) * r)
-    r = r * (1.5 - ((0.5 * s) * r) * r)
-    t = 1.0 - 2.0 * (r * r)
-    t2 = t * t
-    t4 = t2 * t2
-    low = _cubic(p + 2, t, t2)
-    middle = _cubic(p + 6, t, t2)
-    high = _cubic(p + 10, t, t2) + tl.load(p + 14).to(tl.float32) * t4
-    return (low + (middle + high * t4) * t4) * (b * r)
+def _cubic_root(e):
+    """``1/sqrt(1 + e)`` to 4e-7, for e from -.25 to -.156."""
+    r = _plus(e, tl.full(e.shape, -0.6941339684885197, e.dtype), 0.2402259599219706)
+    return _plus(e, _plus(e, r, -0.519373245462568), 0.9989967885806699)
 
 
 @triton.jit
-def _cubic(p, t, t2):
-    """``p0 + p1 t + p2 t^2 + p3 t^3`` in float32."""
-    low = tl.load(p).to(tl.float32) + tl.load(p + 1).to(tl.float32) * t
-    return low + (tl.load(p + 2).to(tl.float32) + tl.load(p + 3).to(tl.float32) * t) * t2
+def _inverse_root(s):
+    """``1/sqrt(s)`` of normal float64 s, within a relative 2^-52; some number where s is 0."""
+    r = (0x5FE4000000000000 - (s.to(tl.int64, bitcast=True) >> 1)).to(tl.float64, bitcast=True)
+    r = r * _cubic_root(_plus(s * r, r, -1.0))
+    e = _plus(s * r, r, -1.0)
+    return tl.fma(r * e, _plus(e, tl.full(e.shape, 0.375, tl.float64), -0.5), r)
+
+
+@triton.jit
+def _float_psi(x, p):
+    """psi_beta by its polynomial, in float32 and in units; `tailguard.kernels.rule.psi` says why."""
+    s = _plus(x, x, 1.0)
+    r = (0x5F200000 - (s.to(tl.int32, bitcast=True) >> 1)).to(tl.float32, bitcast=True)
+    v = (x * r) * _cubic_root(_plus(s * r, r, -1.0))
+    t = _plus(v, v, -0.5)
+    value = tl.fma(t, tl.load(p + DEGREE + 1).to(tl.float32) + tl.zeros_like(t), tl.load(p + DEGREE).to(tl.float32))
+    for k in tl.static_range(1, DEGREE):
+        value = tl.fma(t, value, tl.load(p + DEGREE - k).to(tl.float32))
+    most = tl.load(p).to(tl.float32)
+    return tl.minimum(tl.maximum(v * value, -most), most)
 
 
 @triton.jit
 def _psi(a, constants, table, CELLS: tl.constexpr):
-    """psi_beta, by the polynomial or by the table of `tailguard.kernels.rule`; inside +-kappa whatever a is."""
+    """Bits that hold ROUND_BITS plus psi_beta in units, by the polynomial or by the table; a is ``root`` times it."""
     p = constants + PSI
+    a = tl.minimum(tl.maximum(a, -FARTHEST), FARTHEST)
     if CELLS == 0:
-        r = _float_psi(tl.minimum(tl.abs(a), 1e15).to(tl.float32), p).to(tl.float64)
+        units = _float_psi(a.to(tl.float32), p).to(tl.int32).to(tl.int64)
+        return (units << tl.load(constants + SHIFT).to(tl.int64)) + ROUND_BITS
     else:
-        u = CELLS / (1.0 + tl.minimum(tl.abs(a), 1e30))
+        u = CELLS / (1.0 + tl.abs(a))
         k = tl.minimum(u.to(tl.int32), CELLS - 1)
         s = u - k.to(tl.float64)
         cell = table + 4 * k
-        r = tl.load(cell) + s * (tl.load(cell + 1) + s * (tl.load(cell + 2) + s * tl.load(cell + 3)))
-    r = tl.maximum(0.0, tl.minimum(r, tl.load(p + 1)))
-    return tl.where(a < 0.0, -r, r)
+        r = tl.fma(s, tl.load(cell + 3), tl.load(cell + 2))
+        r = tl.fma(s, tl.fma(s, r, tl.load(cell + 1)), tl.load(cell))
+        r = tl.minimum(tl.maximum(r, -tl.load(p)), tl.load(p))
+        return (tl.where(a < 0.0, -r, r) + ROUND).to(tl.int64, bitcast=True)
 
 
 @triton.jit
@@ -200,9 +220,9 @@ def _largest(x):
 
 
 @triton.jit
-def _rounded(value):
-    """Bits that hold ROUND_BITS plus the integer nearest to the value."""
-    return (value + ROUND).to(tl.int64, bitcast=True)
+def _rounded(a, b):
+    """Bits that hold ROUND_BITS plus the integer nearest to the product."""
+    return tl.fma(a, b, tl.full(b.shape, ROUND, tl.float64)).to(tl.int64, bitcast=True)
 
 
 @triton.jit
@@ -212,7 +232,7 @@ def _squares(given, place, here, outputs, scale):
     for k in range(outputs):
         fk = tl.load(given + place.to(tl.int64) * outputs + k, mask=here, other=0.0)
         fk = _finite(fk) * scale
-        g = g + fk * fk
+        g = tl.fma(fk, fk, g)
     return g
 
 
@@ -313,6 +333,7 @@ def truncated_sum(
     column = tl.arange(0, K)[None, :, None] * C + tl.arange(0, C)[None, None, :]
     exists = column < D
     bound = tl.load(constants + BOUND)
+    inverse = tl.load(constants + INVERSE)
     per_unit = tl.load(constants + PER_UNIT)
     parameter = tl.load(constants + PARAMETER)
     cubic = tl.load(constants + CUBIC)
@@ -346,7 +367,7 @@ def truncated_sum(
         v = x.to(tl.float64)
         plain = here
         if CODE != GIVEN:
-            z = _row_sum(v * weights, B, K, C) + intercept
+            z = _dot(v, weights, B, K, C) + intercept
             straight = tl.abs(z) < INFINITY
             if LISTED:
                 if tl.sum((here & (straight == 0)).to(tl.int32), 0) > 0:
@@ -357,7 +378,7 @@ def truncated_sum(
 
         # Which rows are plain, and what multiplies them.
         if KIND == L2 and not LISTED:
-            q = _row_sum(v * v, B, K, C)
+            q = _dot(v, v, B, K, C)
             if INTERCEPT:
                 q = q + 1.0
             g = f * f
@@ -365,7 +386,7 @@ def truncated_sum(
                 g = _squares(given, place, here, outputs, 1.0 + tl.zeros((B,), tl.float64))
             # Products of numbers in this range neither overflow nor lose digits; zeros add nothing either way.
             plain = plain & (q < 1e140) & (g < 1e140) & ((q > 1e-140) | (q == 0.0)) & ((g > 1e-140) | (g == 0.0))
-            c = f * (per_unit * (bound / tl.maximum(bound, tl.sqrt(q * g))))
+            c = f * (per_unit * tl.minimum(bound * _inverse_root(q * g), 1.0))
         elif KIND == L2:
             v = _finite(v)
             size = tl.minimum(_exponent(_largest(v)), 1022)
@@ -373,7 +394,7 @@ def truncated_sum(
                 size = tl.maximum(size, 0)
             shrink = _power(-size)
             v = v * shrink[:, None, None]
-            q = _row_sum(v * v, B, K, C)
+            q = _dot(v, v, B, K, C)
             if INTERCEPT:
                 q = q + shrink * shrink
             steepest = tl.abs(_finite(f))
@@ -388,11 +409,10 @@ def truncated_sum(
             g = f * f
             if given is not None:
                 g = _squares(given, place, here, outputs, _power(-slope))
-            norm = tl.sqrt(q * g)
-            plain = plain & (norm > 0.0)
-            # The row's norm is norm * 2^(size + slope), perhaps not a float; 2^1000 is beyond every bound.
+            plain = plain & (q * g > 0.0)
+            # The row's norm is sqrt(q g) 2^(size + slope), perhaps not a float; 2^1000 is beyond every bound.
             scale = _power(tl.minimum(tl.maximum(size + slope, -1000), 1000))
-            c = f * (tl.minimum(scale, bound / tl.where(plain, norm, 1.0)) * per_unit)
+            c = f * (tl.minimum(scale, bound * _inverse_root(q * g)) * per_unit)
         elif KIND == COORDINATE:
             c = f
             if LISTED:
@@ -402,7 +422,7 @@ def truncated_sum(
             else:
                 plain = plain & (_largest(x) < INFINITY) & (tl.abs(f) < INFINITY)
         else:
-            c = f / bound
+            c = f * inverse
             size = _largest(x)
             if INTERCEPT:
                 size = tl.where(size == size, tl.maximum(size, 1.0), size)
@@ -424,26 +444,26 @@ def truncated_sum(
 
         # The truncated vector, in units.
         if KIND == L2:
-            value = c[:, None, None] * v
-            last = c * shrink if LISTED else c
+            value = _rounded(c[:, None, None], v)
+            last = _rounded(c, shrink) if LISTED else (c + ROUND).to(tl.int64, bitcast=True)
         elif KIND == COORDINATE:
-            value = tl.minimum(tl.maximum(c[:, None, None] * v, -bound), bound) * per_unit
-            last = tl.minimum(tl.maximum(c, -bound), bound) * per_unit
+            value = _rounded(per_unit, tl.minimum(tl.maximum(c[:, None, None] * v, -bound), bound))
+            last = _rounded(per_unit, tl.minimum(tl.maximum(c, -bound), bound))
         else:
             u = tl.where(inside, c, 0.0) if LISTED else c
             first = u * (bound * per_unit)
-            third = first * cubic * u * u
+            third = first * -cubic * u * u
             near = tl.where(inside[:, None, None], v, 0.0) if LISTED else v
-            value = near * (first[:, None, None] - third[:, None, None] * (near * near))
-            last = first - third
+            value = _rounded(near, tl.fma(third[:, None, None], near * near, first[:, None, None]))
+            last = ((first + third) + ROUND).to(tl.int64, bitcast=True)
             if LISTED:
-                a = _finite(c)
-                far = _psi(a[:, None, None] * _finite(v), constants, table, CELLS) * (bound * per_unit)
+                a = _finite(_finite(c) * tl.load(constants + ROOT))
+                far = _psi(a[:, None, None] * _finite(v), constants, table, CELLS)
                 value = tl.where(inside[:, None, None], value, far)
-                last = tl.where(inside, last, _psi(a, constants, table, CELLS) * (bound * per_unit))
-        acc += tl.where(exists, _rounded(value), 0)
+                last = tl.where(inside, last, _psi(a, constants, table, CELLS))
+        acc += tl.where(exists, value, 0)
         if INTERCEPT:
-            acc_intercept += _rounded(tl.where(here, last, 0.0))
+            acc_intercept += tl.where(here, last, ROUND_BITS)
         place, here, x, target, f = next_place, next_here, next_x, next_target, next_f
 
     if not LISTED:
@@ -488,8 +508,8 @@ def plan_for(columns: int, vector: int, kind: int, code: int) -> Plan:
     if columns <= 16:
         tile = _tile(columns, vector, 16)
         return Plan(tile, tile, 16 if cheap or vector < 4 else 12, reload=vector >= 4)
-    if columns <= 64 and vector >= 4 and cheap:
-        return Plan(_tile(columns, vector, 16), _tile(columns, vector, 8), 16, reload=True)
+    if columns <= 32 and vector >= 4 and (cheap or kind == SMOOTH.value):
+        return Plan(_tile(columns, vector, 16), _tile(columns, vector, 8), 16 if cheap else 12, reload=True)
     return Plan(_tile(columns, vector, 32), _tile(columns, vector, 8), 8, reload=True)
 
 
@@ -499,7 +519,7 @@ def _tile(columns: int, vector: int, values: int) -> Tile:
     warps = max(1, padded // 512)
     least = 2 if vector == 1 else 1  # with chunks of one column the compiler would not keep a row in one thread
     threads = min(32, max(least, padded // max(values, vector)))
-    C = min(padded, 64, vector * threads)  # the 16 lanes of `_row_sum` hold 64 columns
+    C = min(padded, 64, vector * threads)  # the 16 lanes of `_dot` hold 64 columns
     return Tile(max(1, 32 * vector // C) if warps == 1 else 1, padded // C, C, warps)
 
 
@@ -541,7 +561,10 @@ def add_rows(
     n = X.shape[0] if index is None else index.shape[0]
     d = X.shape[1]
     outputs = w.shape[0]
-    constants = _on_device((bound, per_unit, parameter, cubic, core, *psi), device)
+    root, shift, p, table = rule.psi_in_units(psi, table, bound * per_unit)
+    constants = _on_device(
+        (bound, 1.0 / bound, per_unit, parameter, cubic, core, root, float(shift), *map(float, p)), device
+    )
     cells = _on_device(tuple(map(tuple, table)), device)
     total = torch.zeros((outputs, d + fit_intercept), dtype=torch.int64, device=device)
     if n == 0:
@@ -618,7 +641,7 @@ def _predict(
         X + row[:, None, None] * ROW + _steps(column, COLUMN, D), mask=here[:, None, None] & (column < D), other=0.0
     )
     v = v.to(tl.float64)
-    value = _row_sum(v * weights, B, K, C)
+    value = _dot(v, weights, B, K, C)
     careful = _careful_dot(v, weights, B, K, C)
     if INTERCEPT:
         intercept = tl.load(w + output * width + D)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tailguard.kernels.lanes import WIDTH, bits, columns4, from_bits, load, prefetch, spread, store
+from tailguard.kernels.lanes import WIDTH, bits, columns4, fma, from_bits, load, prefetch, spread, store
 from tailguard.kernels.rule import INLINE, OPTIONS, ROUND, clamped, psi
 from tailguard.kernels.tiles import AHEAD, COORDINATE, GROUPS, L2, ROWS, add_rounded, larger, last_columns, near_bits
 
@@ -43,18 +43,18 @@ def wide_dots(X, d, k, stride, ahead, w, lanes, squares):
         if j & (line - 1) == 0:
             prefetch(X, k + j + ahead, stride)
         a, b, c, e = columns4(X, k + j, stride)
-        _to_lane(lanes, 0, quad, (a * w[j] + b * w[j + 1]) + (c * w[j + 2] + e * w[j + 3]))
+        _to_lane(lanes, 0, quad, fma(b, w[j + 1], a * w[j]) + fma(e, w[j + 3], c * w[j + 2]))
         if squares:
-            _to_lane(lanes, 1, quad, (a * a + b * b) + (c * c + e * e))
+            _to_lane(lanes, 1, quad, fma(b, b, a * a) + fma(e, e, c * c))
         else:
             size = larger(larger(larger(larger(size, a), b), c), e)
     quad = d // 4
     j = 4 * quad
     if j < d:
         a, b, c = last_columns(X, k + j, stride, d - j)
-        _to_lane(lanes, 0, quad, (a * w[j] + b * w[j + 1]) + c * w[j + 2])
+        _to_lane(lanes, 0, quad, fma(b, w[j + 1], a * w[j]) + c * w[j + 2])
         if squares:
-            _to_lane(lanes, 1, quad, (a * a + b * b) + c * c)
+            _to_lane(lanes, 1, quad, fma(b, b, a * a) + c * c)
         else:
             size = larger(larger(larger(size, a), b), c)
     count = min(16, (d + 3) // 4)
@@ -66,18 +66,23 @@ def wide_dots(X, d, k, stride, ahead, w, lanes, squares):
 def _chunk(d, b):
     """The first column of the b-th eight; the last ones end with the last column and repeat some before.
 
-    Sums are kept by eights, and of the last only what is not there yet is taken in the end. There is room for whole
-    fours of eights; what is beyond the last is not looked at.
+    Sums are kept by eights, and of the last only what is not there yet is taken in the end.
     """
     return min(WIDTH * b, d - WIDTH)
+
+
+@njit(**INLINE)
+def _product_bits(X, place, c, i):
+    """One row times its multiplier, rounded, in eight columns."""
+    return bits(fma(load(X, place), c[i], ROUND))
 
 
 @njit(**INLINE)
 def _four(total, X, place, stride, c, i):
     """Add four rows, times their multipliers, to eight columns."""
     return total + (
-        (bits(load(X, place) * c[i] + ROUND) + bits(load(X, place + stride) * c[i + 1] + ROUND))
-        + (bits(load(X, place + 2 * stride) * c[i + 2] + ROUND) + bits(load(X, place + 3 * stride) * c[i + 3] + ROUND))
+        (_product_bits(X, place, c, i) + _product_bits(X, place + stride, c, i + 1))
+        + (_product_bits(X, place + 2 * stride, c, i + 2) + _product_bits(X, place + 3 * stride, c, i + 3))
     )
 
 
@@ -103,7 +108,7 @@ def add_wide_clamped(X, d, start, stride, k, c, bound, per_unit, width, acc):
         total = load(acc, at)
         for i in range(ROWS):
             x = load(X, start + (i // WIDTH) * d + (i % WIDTH) * stride + _chunk(d, b))
-            total = total + bits(clamped(x * c[k * ROWS + i], bound) * per_unit + ROUND)
+            total = total + bits(fma(clamped(x * c[k * ROWS + i], bound), per_unit, ROUND))
         store(acc, at, total)
 
 
@@ -134,20 +139,22 @@ def add_wide_near(X, d, start, stride, k, one, three, width, acc):
 
 
 @njit(**OPTIONS)
-def add_wide_far(X, d, place, k, c, height, p, table, cells, width, acc):
-    """Add psi of one row."""
-    for b in range(0, width // WIDTH, 4):
-        first = load(X, place + _chunk(d, b)) * c
-        second = load(X, place + _chunk(d, b + 1)) * c
-        third = load(X, place + _chunk(d, b + 2)) * c
-        fourth = load(X, place + _chunk(d, b + 3)) * c
-        first, second, third, fourth = psi(first, second, third, fourth, p, table, cells)
-        # Without a branch, which would let the compiler put one computation after the other.
+def add_wide_far(X, d, places, k, c, p, table, cells, width, acc):
+    """Add psi of four rows, whose places and multipliers stand from ``k ROWS`` on."""
+    r = k * ROWS
+    for b in range((d + 7) // 8):
         at = k * width + WIDTH * b
-        add_rounded(acc, at, first * height)
-        add_rounded(acc, at + WIDTH, second * height)
-        add_rounded(acc, at + 2 * WIDTH, third * height)
-        add_rounded(acc, at + 3 * WIDTH, fourth * height)
+        j = _chunk(d, b)
+        u, v, w, x = psi(
+            load(X, places[r] + j) * c[r],
+            load(X, places[r + 1] + j) * c[r + 1],
+            load(X, places[r + 2] + j) * c[r + 2],
+            load(X, places[r + 3] + j) * c[r + 3],
+            p,
+            table,
+            cells,
+        )
+        store(acc, at, load(acc, at) + ((u + v) + (w + x)))
 
 
 @njit(**OPTIONS)
@@ -157,9 +164,8 @@ def add_wide_row(X, d, place, k, kind, c, three, bound, per_unit, width, acc):
         at = k * width + WIDTH * b
         x = load(X, place + _chunk(d, b))
         if kind == L2:
-            value = x * c
+            add_rounded(acc, at, x, c)
         elif kind == COORDINATE:
-            value = clamped(x * c, bound) * per_unit
+            add_rounded(acc, at, clamped(x * c, bound), per_unit)
         else:
-            value = x * (c - three * (x * x))
-        add_rounded(acc, at, value)
+            add_rounded(acc, at, x, fma(three, x * x, c))

@@ -219,7 +219,7 @@ def centre_parameters(
     return _calibrate(float(epsilon), float(delta), int(d), float(share), float(resolution))
 
 
-def check_blocks(m: int, parameters: CentreParameters, *, rows_per_block: int | None = None) -> None:
+def check_blocks(m: int, parameters: CentreParameters, *, rows_per_block: int | None = None, unit: str = "row") -> None:
     """Refuse a number of blocks that cannot work; looks at no data.
 
     Parameters
@@ -230,6 +230,8 @@ def check_blocks(m: int, parameters: CentreParameters, *, rows_per_block: int | 
         Calibrated parameters.
     rows_per_block : int, optional
         Lets the message say how many rows would do.
+    unit : {"row", "person"}
+        What a block is made of, for the message.
 
     Raises
     ------
@@ -241,7 +243,7 @@ def check_blocks(m: int, parameters: CentreParameters, *, rows_per_block: int | 
         return
     rows = None if rows_per_block is None else need * rows_per_block
     best = _largest_d(m, parameters)
-    in_rows = "" if rows is None else f", that is n >= {rows} rows at {rows_per_block} rows per block"
+    in_rows = "" if rows is None else f", that is n >= {rows} {unit}s at {rows_per_block} per block"
     smaller = f"or use at most d={best} coordinates" if best else "no d works with so few blocks"
     raise TooFewBlocksError(
         f"m={m} blocks are too few for the centre of attention with epsilon={parameters.epsilon:g}, "

@@ -48,8 +48,11 @@ class GaussianMean:
 
     def noise_sd(self, n: int, coordinates: int, sampler: Sampler) -> float:
         """Standard deviation of the noise in each coordinate of the released mean: public."""
-        sensitivity = self.sensitivity(n, coordinates, sampler.sensitivity_relation, sampler.divisor(n))
-        return self.noise_multiplier * sensitivity
+        if self.noise_multiplier == 0.0:
+            return 0.0
+        divisor = sampler.divisor(n)
+        asked = self.noise_multiplier * self.sensitivity(n, coordinates, sampler.sensitivity_relation, divisor)
+        return max(asked, MIN_GRID_SCALE * Grid.of(self.truncation, n).unit / divisor)
 
     def events(self, sampler: Sampler, steps: int, coordinates: int, label: str) -> tuple[Event, ...]:
         """What ``steps`` releases spend."""
@@ -70,11 +73,15 @@ class GaussianMean:
 
 
 def on_grid(scale: float) -> float:
-    """Refuse noise that the grid cannot carry; the sizes are public, so this says nothing about the data."""
-    if MIN_GRID_SCALE <= scale <= MAX_GRID_SCALE:
-        return scale
-    remedy = "a smaller epsilon" if scale < MIN_GRID_SCALE else "a larger epsilon or fewer steps"
-    raise ValueError(f"epsilon asks for noise of {scale:.3g} grid units, outside [2**20, 2**55]: give {remedy}.")
+    """Return a scale of noise that the grid can carry: at least 2**20 units, which is more noise and thus as private.
+
+    Refuse more than 2**55; the sizes are public, so this says nothing about the data.
+    """
+    if scale <= MAX_GRID_SCALE:
+        return max(scale, MIN_GRID_SCALE)
+    raise ValueError(
+        f"epsilon asks for noise of {scale:.3g} grid units, more than 2**55: give a larger epsilon or fewer steps."
+    )
 
 
 def saturating_add(total: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -34,7 +34,8 @@ from tailguard.engines import BlockFunction, Engine
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowFunction
 from tailguard.means.gaussian import on_grid, saturating_add
-from tailguard.privacy import Account, NoiseSource, SystemNoise
+from tailguard.privacy import MIN_GRID_SCALE, Account, NoiseSource, SystemNoise
+from tailguard.privacy.noise import DrawnAhead
 from tailguard.truncation import Grid, L2Clip
 
 Array = NDArray[np.float64]
@@ -66,6 +67,11 @@ class Queries:
     noise: NoiseSource
     _asked: int = field(default=0, init=False)
     _held: dict[Any, NDArray[np.int64]] = field(default_factory=dict, init=False)
+    _ahead: DrawnAhead | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.noise, SystemNoise):
+            self._ahead = DrawnAhead(self.noise)
 
     @property
     def n(self) -> int:
@@ -90,7 +96,7 @@ class Queries:
         grid = self.grid(bound)
         total, roundings = self._vector_sum(function, width, grid)
         sensitivity = grid.sensitivity(width, "replace-one") + roundings * math.sqrt(width)
-        scale = sensitivity / self._spend(label, share, width)
+        scale = on_grid(sensitivity / self._spend(label, share, width))
         noisy = saturating_add(total, self._draw(scale, width))
         return Noisy(np.asarray(noisy * (grid.unit / self.n), np.float64), scale * grid.unit / self.n)
 
@@ -104,9 +110,11 @@ class Queries:
         """Release counts that were added up before, as in a bisection of one histogram."""
         counts = np.asarray(total, dtype=np.int64)
         sd = sensitivity / self._spend(label, share, counts.size)
-        # Finer steps for less noise, as long as n of them fit a 64-bit integer; public.
-        bits = min(62 - self.n.bit_length(), max(0, _NOISE_BITS - math.floor(math.log2(sd))))
-        scale = sd * 2.0**bits
+        # Finer steps for less noise, as long as all counts fit a 64-bit integer; public. Where columns are pooled a row
+        # adds more than one to a count, though never more than the sensitivity.
+        most = (self.n * math.ceil(sensitivity)).bit_length()
+        bits = max(0, min(62 - most, _NOISE_BITS - math.floor(math.log2(sd))))
+        scale = on_grid(sd * 2.0**bits)
         noisy = saturating_add(counts << bits, self._draw(scale, counts.size).reshape(counts.shape))
         step = 2.0**-bits / self.n
         return Noisy(np.asarray(noisy * step), scale * step)
@@ -119,6 +127,7 @@ class Queries:
         # Rounding adds at most half a unit to each coordinate of a row of norm 2**bits.
         row = 2.0**bits * (1.0 + 2.0**-40) + math.sqrt(width) / 2.0
         scale = math.sqrt(2.0) * row**2 / self._spend(label, share, width * (width + 1) // 2)
+        scale = max(scale, 2.0 * MIN_GRID_SCALE)  # off the diagonal it is smaller by sqrt(2), and still on the grid
         upper = np.triu_indices(width, 1)
         noise = np.zeros((width, width), dtype=np.int64)
         noise[upper] = self._draw(scale / math.sqrt(2.0), len(upper[0]))
@@ -175,6 +184,8 @@ class Queries:
     def _draw(self, scale: float, size: int) -> NDArray[np.int64]:
         self._asked += 1
         source, scale = self.noise.at(self._asked), on_grid(scale)
+        if self._ahead is not None and size == 1:
+            return self._ahead.discrete_gaussian(scale)
         if not isinstance(source, SystemNoise) or size < 2 * _DRAWS:
             return source.discrete_gaussian(scale, size)
         # Exact draws take ten microseconds each; a source without a stream may be asked in several threads at once.

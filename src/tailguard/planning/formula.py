@@ -290,7 +290,7 @@ def _default_facts(s: Situation) -> tuple[float, int]:
     if s.model == "logistic":
         from tailguard.default import logistic
 
-        return logistic.TOO_NOISY, logistic.STEPS[0 if s.ratio <= logistic.QUIET else 1]
+        return logistic.TOO_NOISY, logistic.step_count(s.ratio)
     from tailguard.default import linear
 
     return linear.TOO_NOISY, sum(linear.STEPS)

@@ -61,6 +61,7 @@ class Account:
         self._relation = check_relation(relation)
         self._square = total_mu(budget, self._max_samples) ** 2 * (1.0 - 2.0 * _SLACK)
         self._shares: list[float] = []
+        self._samples = 0
         self._events: list[Event] = []
 
     @property
@@ -76,7 +77,7 @@ class Account:
     @property
     def samples_left(self) -> int:
         """The number of discrete-Gaussian draws that are not spent."""
-        return self._max_samples - sum(event.draws for event in self._events)
+        return self._max_samples - self._samples
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -114,6 +115,7 @@ class Account:
             )
         mu = math.sqrt(share * self._square / count)
         self._shares.append(share)
+        self._samples += samples
         self._events.append(Gaussian(mu, count, samples, self._relation, label))
         return mu
 

@@ -207,7 +207,6 @@ def check_delta(delta: float, n: int, allow_large_delta: bool = False) -> float:
     n = _checks.count("n", n)
     if delta * n >= 1.0 and not allow_large_delta:
         raise ValueError(
-            f"delta must be below 1/n = {1.0 / n:.3g} for n = {n} rows; got {delta!r} "
-            "(allow_large_delta=True accepts it)"
+            f"delta must be below 1/n = {1.0 / n:.3g} for n = {n}; got {delta!r} (allow_large_delta=True accepts it)"
         )
     return delta

@@ -221,8 +221,8 @@ def poisson_noise_multiplier(
     -----
     **Formal guarantee.**  ``budget.allows([PoissonGaussian(rate, z, steps, samples)], relation)``.
     The Rényi bound gives an end that is known to be safe in milliseconds, a coarse loss
-    distribution a nearer one; a secant in (log z, log ε) then needs two or three tight
-    evaluations, and the safe end is returned.
+    distribution a nearer one; a secant in (log z, log ε) then needs two tight evaluations,
+    seldom three, and the safe end is returned.
     """
     if budget.epsilon is None or budget.delta is None:
         raise ValueError(
@@ -259,11 +259,13 @@ def poisson_noise_multiplier(
         while spent(safe) > epsilon:
             safe *= 1.0 + 1e-9
         return safe
+    step = 1e-9  # where the grid costs much, what is safe by the theorem on discrete noise may be far from this bound
     while quick(safe) > net:
-        safe *= 1.0 + 1e-9
+        safe, step = safe * (1.0 + step), 2.0 * step
     start = _least(quick, net, safe)
     # The price falls with z about as the quick bound does: the first slope to follow.
-    slope = math.log(quick(1.01 * start) / quick(start)) / math.log(1.01)
+    further = quick(1.01 * start)  # 0 where delta alone is enough
+    slope = math.log(further / quick(start)) / math.log(1.01) if further > 0.0 else -1.0
     start, slope = _search(rough, net, start, slope, _ROUGHLY)
     return _search(spent, epsilon, start, slope, _TOLERANCE)[0]
 
@@ -271,7 +273,7 @@ def poisson_noise_multiplier(
 def _least(price: Callable[[float], float], target: float, start: float) -> float:
     """Return about the least z with price(z) ≤ target, for a quick decreasing price safe at ``start``."""
     safe = low = start
-    while price(low) <= target and low > 1e-3 * start:
+    while price(low) <= target and low > 1e-9 * start:
         safe, low = low, 0.5 * low
     while safe > 1.0001 * low:
         middle = math.sqrt(safe * low)
@@ -284,9 +286,9 @@ def _search(
 ) -> tuple[float, float]:
     """Return a z with price(z) ≤ target, within a relative ``width`` of the least, and the slope there.
 
-    The price is dear and nearly a power of z.  From a safe z and a guess of that power, steps
-    follow straight lines in (log z, log ε) to just beyond the root, on the side from which
-    the bracket closes.
+    The price is dear and nearly a power of z.  From a safe z and a guess of that power, steps follow straight lines
+    in (log z, log ε) to just before the root.  The search ends where the line says that the root is near, or where
+    a bracket does.
     """
     at_safe = price(safe)
     while at_safe > target:
@@ -297,7 +299,7 @@ def _search(
     for _ in range(30):
         if unsafe == 0.0:
             factor = (target / at_safe) ** (1.0 / slope) if at_safe > 0.0 and slope < 0.0 else 0.5
-            guess = safe * max(0.5, factor / small)
+            guess = safe * max(0.5, factor * small)
         elif math.isfinite(at_unsafe) and at_safe > 0.0:
             part = math.log(target / at_safe) / math.log(at_unsafe / at_safe)
             root = safe * (unsafe / safe) ** min(1.0, max(0.0, part))
@@ -312,6 +314,8 @@ def _search(
             safe, at_safe = guess, value
         else:
             unsafe, at_unsafe = guess, value
-        if safe <= unsafe * (1.0 + width):
+        # Half the width by the line: a slope that is wrong by half would still be good enough.
+        near = at_safe > 0.0 and math.log(target / at_safe) <= 0.5 * width * -slope
+        if near or safe <= unsafe * (1.0 + width):
             break
     return safe, slope

@@ -33,6 +33,7 @@ from tailguard import _checks
 
 Relation = Literal["replace-one", "add-remove"]
 Unit = Literal["row", "person"]
+_RELATIONS: tuple[Relation, ...] = get_args(Relation)
 
 
 class UnknownEventError(TypeError):
@@ -41,10 +42,10 @@ class UnknownEventError(TypeError):
 
 def check_relation(relation: object) -> Relation:
     """Return ``relation`` if it is one of the two neighbouring relations."""
-    for known in get_args(Relation):
+    for known in _RELATIONS:
         if relation == known:
             return known
-    raise ValueError(f"relation must be one of {list(get_args(Relation))}; got {relation!r}")
+    raise ValueError(f"relation must be one of {list(_RELATIONS)}; got {relation!r}")
 
 
 def check_unit(unit: object) -> Unit:
@@ -419,9 +420,12 @@ def in_units(events: Iterable[Event], unit: Unit) -> tuple[Event, ...]:
         What neighbours differ in one of.
     """
     unit = check_unit(unit)
-    marked = tuple(copy(event) for event in events)
-    for event in marked:
-        _set(event, unit=unit)
+    return tuple(event if event.unit == unit else _marked(event, unit) for event in events)
+
+
+def _marked(event: Event, unit: Unit) -> Event:
+    marked = copy(event)
+    _set(marked, unit=unit)
     return marked
 
 

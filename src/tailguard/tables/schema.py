@@ -97,11 +97,14 @@ class Column:
         What its cells mean.
     categories : tuple
         Of a category column: texts, numbers or booleans, at least two.
+    against_first : bool
+        Whether the first of three categories or more has no indicator, as the first of two never has.
     """
 
     name: str
     kind: str = NUMBER
     categories: tuple[Category, ...] = ()
+    against_first: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_TEXT:
@@ -113,12 +116,12 @@ class Column:
     @property
     def indicators(self) -> range:
         """Places of the categories that have an indicator."""
-        return range(1 if len(self.categories) == 2 else 0, len(self.categories))
+        return range(0 if self.reference is None else 1, len(self.categories))
 
     @property
     def reference(self) -> Category | None:
-        """The category that the indicator of a column of two is compared with."""
-        return self.categories[0] if len(self.categories) == 2 else None
+        """The category that the indicators are compared with."""
+        return self.categories[0] if len(self.categories) == 2 or (self.against_first and self.categories) else None
 
     @property
     def width(self) -> int:
@@ -355,11 +358,14 @@ class Recipe:
         What is predicted.
     csv : CsvFormat
         Decimal mark and delimiter of CSV files.
+    persons : str or None
+        The column that said whose row it is, where the unit of the fit was a person.
     """
 
     features: tuple[Column, ...]
     target: Column
     csv: CsvFormat = COMMAS
+    persons: str | None = None
 
     def __post_init__(self) -> None:
         names = [column.name for column in (*self.features, self.target)]
@@ -395,18 +401,33 @@ class Recipe:
         """The labels of a category target, sorted as scikit-learn sorts them."""
         return tuple(sorted(self.target.categories))
 
+    def compared(self) -> Recipe:
+        """Return the recipe with every category compared with the first of its column.
+
+        With an indicator for each of three categories and an intercept one coefficient could move and the others with
+        it: predictions do not mind, intervals are infinite.
+        """
+        features = (replace(column, against_first=column.kind == CATEGORY) for column in self.features)
+        return replace(self, features=tuple(features))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
-        return {
+        found: dict[str, Any] = {
             "csv": {"delimiter": self.csv.delimiter, "decimal": self.csv.decimal},
             "features": [[column.name, column.declaration()] for column in self.features],
             "target": [self.target.name, self.target.declaration()],
         }
+        if self.persons is not None:
+            found["persons"] = self.persons
+        if any(column.against_first for column in self.features):
+            found["against_first"] = True
+        return found
 
     @staticmethod
     def from_dict(data: Any) -> Recipe:
         """Rebuild a recipe from :meth:`to_dict`, checking everything."""
-        if not isinstance(data, dict) or data.keys() != {"csv", "features", "target"}:
+        needed = {"csv", "features", "target"}
+        if not isinstance(data, dict) or data.keys() - {"persons", "against_first"} != needed:
             raise ValueError("the table must hold csv, features and target")
         pairs = [data["target"], *(data["features"] if isinstance(data["features"], list) else [None])]
         if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs) or len(pairs) > MAX_COLUMNS + 1:
@@ -415,7 +436,11 @@ class Recipe:
         csv = data["csv"]
         if not isinstance(csv, dict) or csv.keys() != {"delimiter", "decimal"}:
             raise ValueError("csv must hold delimiter and decimal")
-        return Recipe(tuple(features), target, CsvFormat(**csv))
+        persons = Column(data["persons"]).name if "persons" in data else None
+        recipe = Recipe(tuple(features), target, CsvFormat(**csv), persons)
+        if "against_first" in data and data["against_first"] is not True:
+            raise ValueError("against_first must be true, or left out")
+        return recipe.compared() if "against_first" in data else recipe
 
 
 def choose(

@@ -6,9 +6,10 @@ Gaussian on the same integers: what is released is an integer multiple of ``u`` 
 
 **Formal guarantee.** With ``B = row_norm / u`` and p coordinates, the rounded contribution of any row has L2 norm at
 most ``B (1 + s) + sqrt(p)/2`` units: the kernel computes ``T(g)`` with a relative error of at most ``s = (p + 16)
-2^-52`` (a sum of p squares, one root, one division and three products), and rounding moves each coordinate by at
-most 1/2. So the sensitivity of the integer sum is twice that when a row is replaced, and that when one is added or
-removed.
+2^-52`` (a sum of p squares, one inverse root, which errs by 2^-52, and four products; those that are fused with a sum
+are not rounded at all), and rounding moves each coordinate by at most 1/2. Beyond the core of psi coordinates are
+clamped to ``B/sqrt(p)`` in units and rounded towards 0. So the sensitivity of the integer sum is twice that when a row
+is replaced, and that when one is added or removed.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ _SQRT2 = math.sqrt(2.0)
 _LIMIT = 2.0 * _SQRT2 / 3.0  # the plateau of phi
 _SPLIT = 2.0
 BETA_RANGE = (0.1, 1000.0)
-# The kernel's polynomial serves where its error, relative to the scale, is at most this; else a table with 1e-9.
-_KERNEL_ERROR = 5e-6
+# The kernel's polynomial serves where its error, relative to the scale, is at most this; else a table with 1e-9. The
+# rounding of float32 adds up to 1e-6.
+_KERNEL_ERROR = 4e-6
 _CELLS = 512
 _NODES = 400
 NO_TABLE = np.zeros((0, 4))
@@ -56,7 +57,7 @@ class SmoothedTruncation:
     beta: float
     bound: float
     tail: NDArray[np.float64]  # Chebyshev coefficients in 1/|a|, |a| > 2
-    kernel: tuple[float, ...]  # m, kappa and 13 coefficients, all of them float32: see kernels.rule.psi
+    kernel: tuple[float, ...]  # root, kappa and 13 coefficients: see kernels.rule.psi
     table: NDArray[np.float64]  # empty, or cubics on cells where the polynomial is too coarse
     cubic: float  # psi(a) = a - cubic a^3 to 2e-6 for |a| <= core
     core: float
@@ -111,33 +112,28 @@ def _tail_series(beta: float) -> NDArray[np.float64]:
 
 
 def _kernel_polynomial(psi: SmoothedTruncation) -> tuple[float, tuple[float, ...]]:
-    """The best of a few m for ``psi(a) = a r P(1 - 2 r^2)``, r = 1/sqrt(1 + m a^2), P of degree 12; and its error."""
+    """The best of a few roots for ``psi(a) = v P(v^2 - 1/2)``, v = x/sqrt(1 + x^2), x = root a; and its error."""
     check = np.concatenate([np.linspace(1e-3, 4.0, 2000), np.geomspace(4.0, 1e8, 1000)])
     truth = psi(check)
     nodes = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
+    v = np.sqrt((1.0 + nodes) / 2.0)
     angles = np.pi * ((np.outer(np.arange(13), 2 * np.arange(_NODES) + 1) % (4 * _NODES)) / (2 * _NODES))
     best: tuple[float, tuple[float, ...]] = (math.inf, ())
-    for m in (0.5, 0.75, 1.0, 1.25, 1.5, 2.0):
-        r = np.sqrt((1.0 - nodes) / 2.0)
-        a = np.sqrt((1.0 + nodes) / (2.0 * m)) / r
-        values = psi(a) / (a * r)
+    for root in (0.75, 0.875, 1.0, 1.125, 1.25, 1.375, 1.5):
+        values = psi(v / np.sqrt((1.0 - nodes) / 2.0) / root) / v
         # Sums that are rounded once: no library's order of additions shows in the coefficients.
         series = np.array([2.0 / _NODES * math.fsum(values * row) for row in np.cos(angles)])
         series[0] /= 2.0
         series = cheb.cheb2poly(series)
         # At infinity the bound is reached, and a little more, for the rounding of the kernel; it is clamped there.
-        series[-1] += psi.bound * math.sqrt(m) * (1.0 + 7e-7) - math.fsum(series)
-        coefficients = series.astype(np.float32).astype(np.float64)
-        r = 1.0 / np.sqrt(1.0 + m * check**2)
-        error = float(np.max(np.abs(check * r * Polynomial(coefficients)(1.0 - 2.0 * r * r) - truth)))
-        best = min(best, (error, (m, _below(psi.bound), *map(float, coefficients))))
+        series[-1] += psi.bound * (1.0 + 7e-7) - math.fsum(series)
+        coefficients = series * 2.0 ** np.arange(13)  # the series is in 2 v^2 - 1
+        x = root * check
+        w = x / np.sqrt(1.0 + x * x)
+        rounded = Polynomial(coefficients.astype(np.float32).astype(np.float64))
+        error = float(np.max(np.abs(w * rounded(w * w - 0.5) - truth)))
+        best = min(best, (error, (root, psi.bound, *map(float, coefficients))))
     return best
-
-
-def _below(bound: float) -> float:
-    """Return the largest float32 that is not above."""
-    nearest = np.float32(bound)
-    return float(nearest if float(nearest) <= bound else np.nextafter(nearest, np.float32(0.0)))
 
 
 def _kernel_table(psi: SmoothedTruncation) -> NDArray[np.float64]:

@@ -1,0 +1,96 @@
+r"""What one row adds to each query of the default: small objects of released and public numbers.
+
+Each is a function of a block of rows that looks at every row by itself. Called, it is its own definition, in NumPy: the
+vector of every row, (rows, width). `clipped` is the same as one compiled pass that adds up integers and builds nothing
+of the size of the block (`tailguard.kernels.default_sums`). An engine that can add up integers takes the second, any
+other the first. Objects hold no rows and can be pickled.
+
+==================  =====================================  =================  ==========================================
+object              one row                                norm at most       asked for by
+==================  =====================================  =================  ==========================================
+`ColumnCounts`      a count in one bin of each column      -                  columns
+`NearCounts`        a count in one of equal bins           -                  columns
+`ColumnMoments`     (v, v^2 - 1) of each column            sqrt(columns)      columns
+`DesignRows`        sqrt(w) a                              sqrt(cap) R        whitening
+`Sizes`             a count in the bin of abs(r)           -                  clips and tails
+`Score`             w a clip(r, c)                         R c                steps: linear, Poisson
+`LogisticScore`     w a (p - y)/max(p, 1 - p)              R                  steps: logistic
+`MultinomialScore`  (p - onehot(y))/g  (x)  w a            R                  steps: multinomial
+`Squares`           (min(r^2, c^2), e^2) about its middle  hypot(top)/2       variances
+`Instrument`        (u, u clip(eta, 4)/2)                  sqrt(5)            multiplier: linear
+`Product`           e (u - centre)                         c                  multiplier: linear
+`Level`             clip(r, c)                             c                  level: linear
+`SquaredLine`       (u, u^2 - 1/2)                         sqrt(5/4)          recalibration: logistic
+`BoundedProducts`   (s, s u)                               sqrt(2)            recalibration: logistic
+`FittedMeans`       (min(y, b), min(exp(z), b)) - b/2      b/sqrt(2)          level: Poisson
+`Prevalence`        sign(y)/2                              1/2                level: logistic
+`Membership`        onehot(y) - 1/K                        sqrt(1 - 1/K)      levels: multinomial
+==================  =====================================  =================  ==========================================
+
+a is the design vector of a row, w its Mallows weight, r its residual, z or eta its predictor, u the instrument
+``clip(eta / (1.5 spread), -1, 1)``. A missing target has residual 0. One file each for what depends on columns one by
+one, on the design vector, on a fitted line and on the target alone; `vectors` has what they share.
+"""
+
+from tailguard.default.rows.columns import (
+    NEAR,
+    TOPS,
+    ColumnCounts,
+    ColumnMoments,
+    NearCounts,
+    Source,
+    exponent,
+    first_look,
+    later_look,
+    near_look,
+)
+from tailguard.default.rows.design import DesignGram, DesignRows, LogisticScore, MultinomialScore, Score, largest_gap
+from tailguard.default.rows.line import (
+    BoundedProducts,
+    Fitted,
+    FittedMeans,
+    Instrument,
+    Level,
+    Product,
+    Residual,
+    Sizes,
+    SquaredLine,
+    Squares,
+)
+from tailguard.default.rows.target import Membership, Prevalence, Target, bounded_score
+from tailguard.default.rows.vectors import Clipped, Vectors
+
+__all__ = [
+    "NEAR",
+    "TOPS",
+    "BoundedProducts",
+    "Clipped",
+    "ColumnCounts",
+    "ColumnMoments",
+    "DesignGram",
+    "DesignRows",
+    "Fitted",
+    "FittedMeans",
+    "Instrument",
+    "Level",
+    "LogisticScore",
+    "Membership",
+    "MultinomialScore",
+    "NearCounts",
+    "Prevalence",
+    "Product",
+    "Residual",
+    "Score",
+    "Sizes",
+    "Source",
+    "SquaredLine",
+    "Squares",
+    "Target",
+    "Vectors",
+    "bounded_score",
+    "exponent",
+    "first_look",
+    "largest_gap",
+    "later_look",
+    "near_look",
+]

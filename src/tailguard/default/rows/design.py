@@ -1,0 +1,149 @@
+"""What a row adds by its design vector: to the second moments, and to the score of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from tailguard.default.rows.target import AS_IT_IS, Target, bounded_score
+from tailguard.default.rows.vectors import Array, Integers, Vectors, passes
+from tailguard.kernels import default_sums as kernels
+
+if TYPE_CHECKING:
+    from tailguard.default.score_table import ScoreTable
+    from tailguard.default.whitening import Design
+
+
+@dataclass(frozen=True, eq=False)
+class DesignRows(Vectors):
+    """Weighted design vectors ``sqrt(w) a``."""
+
+    design: Design
+
+    @property
+    def width(self) -> int:
+        """Design coordinates."""
+        return self.design.width
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Design vectors times the roots of their weights."""
+        a = self.design.vectors(X)
+        return np.asarray(a * np.sqrt(self.design.weights(a))[:, None])
+
+    def gram(self, bound: float, bits: int) -> DesignGram:
+        """The sum of their products as one compiled pass."""
+        return DesignGram(self.design, bound, bits)
+
+
+@dataclass(frozen=True)
+class DesignGram:
+    """The Gram matrix of weighted design vectors, scaled down to a bound and rounded to so many bits."""
+
+    design: Design
+    bound: float
+    bits: int
+    fused = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Design coordinates, twice."""
+        return self.design.width, self.design.width
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Integers:
+        """Add up a block of rows."""
+        total = np.zeros(self.shape, np.int64)
+        passes(X).design_gram(X, *self.design.numbers, self.bound, self.bits, total)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Score(Vectors):
+    """``w a clip(r, -clip, clip)``, r the residual of ``offset + a . theta`` or, with ``largest``, its exponential."""
+
+    design: Design
+    theta: Array
+    target: Target
+    clip: float
+    offset: float = 0.0
+    largest: float | None = None
+    table: ScoreTable | None = None  # with these scores in it
+
+    @property
+    def width(self) -> int:
+        """Design coordinates."""
+        return self.design.width
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Scores of a block of rows."""
+        a = self.design.vectors(X)
+        fitted = self.offset + self.design.predictor(a, self.theta)
+        if self.largest is not None:
+            fitted = np.exp(np.clip(fitted, -20.0, self.largest))
+        r = np.clip(np.nan_to_num(fitted - self.target(y), nan=0.0), -self.clip, self.clip)
+        return np.asarray(a * (self.design.weights(a) * r)[:, None])
+
+    def add(self, X: NDArray[Any], y: NDArray[Any], bound: float, per_unit: float, total: Integers) -> None:
+        """Add a block of rows."""
+        link, largest = (kernels.RESIDUAL, 0.0) if self.largest is None else (kernels.MEAN, self.largest)
+        at = self.theta, self.offset, link, largest, self.target.numbers, self.clip
+        passes(X).scores(X, y, *self.design.numbers, *at, bound, per_unit, total)
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticScore(Vectors):
+    """``w a (p - y)/max(p, 1 - p)`` at log-odds ``a . theta``."""
+
+    design: Design
+    theta: Array
+
+    @property
+    def width(self) -> int:
+        """Design coordinates."""
+        return self.design.width
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Scores of a block of rows."""
+        a = self.design.vectors(X)
+        return np.asarray(
+            a * (self.design.weights(a) * bounded_score(self.design.predictor(a, self.theta), y))[:, None]
+        )
+
+    def add(self, X: NDArray[Any], y: NDArray[Any], bound: float, per_unit: float, total: Integers) -> None:
+        """Add a block of rows."""
+        at = self.theta, 0.0, kernels.LOG_ODDS, 0.0, AS_IT_IS.numbers, 1.0
+        passes(X).scores(X, y, *self.design.numbers, *at, bound, per_unit, total)
+
+
+def largest_gap(p: Array) -> Array:
+    """Largest norm of ``p - onehot(y)`` over the labels y: that of the least likely one."""
+    return np.sqrt(1.0 - 2.0 * np.min(p, axis=1) + np.sum(p * p, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class MultinomialScore(Vectors):
+    """``(p - onehot(y))/g`` times ``w a``, for coefficients (classes, design coordinates)."""
+
+    design: Design
+    theta: Array
+
+    @property
+    def width(self) -> int:
+        """Classes times design coordinates."""
+        return int(self.theta.size)
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Scores of a block of rows, class by class."""
+        a = self.design.vectors(X)
+        p = softmax(self.design.predictor(a, self.theta), axis=1)
+        gap = (p - (y[:, None] == np.arange(len(self.theta)))) / largest_gap(p)[:, None]
+        gap = np.where(np.isnan(y)[:, None], 0.0, gap)
+        weighted = a * self.design.weights(a)[:, None]
+        return np.asarray((gap[:, :, None] * weighted[:, None, :]).reshape(len(a), -1))
+
+    def add(self, X: NDArray[Any], y: NDArray[Any], bound: float, per_unit: float, total: Integers) -> None:
+        """Add a block of rows."""
+        passes(X).class_scores(X, y, *self.design.numbers, np.ascontiguousarray(self.theta), bound, per_unit, total)

@@ -1,0 +1,289 @@
+"""A fitted line, and what a row adds by its place on it: sizes of residuals, and one or two numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.default.rows.target import AS_IT_IS, Target, bounded_score
+from tailguard.default.rows.vectors import Array, Integers, Vectors, passes
+from tailguard.kernels import default_sums as kernels
+
+if TYPE_CHECKING:
+    from tailguard.default.columns import Columns
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A released line ``constant + slopes . (z - shift)`` in standardised truncated features z.
+
+    Without columns it is the constant alone. ``largest`` makes it the exponential of the line, bounded.
+    """
+
+    columns: Columns | None
+    shift: Array
+    slopes: Array
+    constant: float = 0.0
+    largest: float | None = None
+
+    def __call__(self, X: NDArray[Any]) -> Array:
+        """Fitted values of rows."""
+        line = np.full(len(X), self.constant)
+        if self.columns is not None:
+            line = line + self.columns.predict(X, self.shift, self.slopes)
+        return line if self.largest is None else np.exp(np.clip(line, -20.0, self.largest))
+
+    @cached_property
+    def numbers(self) -> tuple[Any, ...]:
+        """For kernels."""
+        link, largest = (kernels.RESIDUAL, 0.0) if self.largest is None else (kernels.MEAN, self.largest)
+        nothing = np.empty(0)
+        if self.columns is None:
+            return (nothing,) * 6 + (self.constant, link, largest)
+        columns = self.columns
+        truncation = columns.lower, columns.upper, columns.mean, columns.scale
+        return *truncation, self.shift, np.asarray(self.slopes, np.float64), self.constant, link, largest
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """``fitted - target``, one number a row."""
+
+    line: Fitted
+    target: Target
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Residuals of a block of rows, missing where the target is."""
+        return self.line(X) - self.target(y)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A histogram of absolute values between the points of a grid; a missing value counts as zero.
+
+    ``residual`` is a `Residual`, or any function of a block of rows to a number for each.
+    """
+
+    residual: Callable[[NDArray[Any], NDArray[Any]], Array]
+    grid: tuple[float, ...]
+
+    @property
+    def shape(self) -> tuple[int]:
+        """At most the first point, ..., beyond the last."""
+        return (len(self.grid) + 1,)
+
+    @property
+    def fused(self) -> bool:
+        """Whether the counts are one compiled pass."""
+        return isinstance(self.residual, Residual)
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Integers:
+        """Counts of a block of rows."""
+        if not isinstance(self.residual, Residual):
+            return self.definition(X, y)
+        total = np.zeros(self.shape, np.int64)
+        line, target = self.residual.line, self.residual.target
+        passes(X).line_sizes(X, y, *line.numbers, target.numbers, np.array(self.grid), total)
+        return total
+
+    def definition(self, X: NDArray[Any], y: NDArray[Any]) -> Integers:
+        """The same in NumPy."""
+        with np.errstate(all="ignore"):
+            size = np.nan_to_num(np.abs(self.residual(X, y)), nan=0.0, posinf=np.inf)
+        return np.bincount(np.searchsorted(self.grid, size), minlength=len(self.grid) + 1)
+
+
+class _OfLine(Vectors):
+    """Vectors of two numbers that depend on a fitted line and the target."""
+
+    line: Fitted
+
+    @property
+    def width(self) -> int:
+        """Two."""
+        return 2
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """Code and parameters of `kernels.line_vectors`."""
+        raise NotImplementedError
+
+    def add(self, X: NDArray[Any], y: NDArray[Any], bound: float, per_unit: float, total: Integers) -> None:
+        """Add a block of rows."""
+        code, q = self.numbers
+        target = getattr(self, "target", AS_IT_IS).numbers
+        passes(X).line_vectors(X, y, *self.line.numbers, target, code, np.array(q), bound, per_unit, total)
+
+
+@dataclass(frozen=True, eq=False)
+class Squares(_OfLine):
+    """Squares of the residual and of the difference of two clipped ones, less half of their largest values."""
+
+    line: Fitted
+    target: Target
+    offset: float
+    far: float
+    near: float
+    inside: float
+
+    @property
+    def top(self) -> Array:
+        """Largest values of both."""
+        return np.array([self.far**2, (self.far + self.near / self.inside) ** 2])
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Centred, so that the norm of a row is half of what replacing it can change."""
+        r = np.nan_to_num(self.line(X) - self.target(y), nan=0.0)
+        e = np.clip(r + self.offset, -self.far, self.far) - np.clip(r, -self.near, self.near) / self.inside
+        return np.column_stack([np.minimum(r * r, self.top[0]), e * e]) - self.top / 2.0
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """For the kernel."""
+        return kernels.SQUARES, (self.offset, self.far, self.near, self.inside)
+
+
+def instrument(line: Array, spread: float) -> Array:
+    """``clip(line/(1.5 spread), -1, 1)``."""
+    return np.clip(line / _range(spread), -1.0, 1.0)
+
+
+def _range(spread: float) -> float:
+    return max(1.5 * spread, 1e-12)
+
+
+@dataclass(frozen=True, eq=False)
+class Instrument(_OfLine):
+    """The instrument u, and its product with the line in units of its spread."""
+
+    line: Fitted
+    spread: float
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Pairs of a block of rows."""
+        line = self.line(X)
+        u = instrument(line, self.spread)
+        return np.column_stack([u, u * np.clip(line / self.spread, -4.0, 4.0) / 2.0])
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """For the kernel."""
+        return kernels.INSTRUMENT, (_range(self.spread), self.spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Product(_OfLine):
+    """The clipped residual of ``constant + multiplier line`` times the instrument about its centre, within 1."""
+
+    line: Fitted
+    target: Target
+    constant: float
+    multiplier: float
+    spread: float
+    clip: float
+    centre: float
+
+    @property
+    def width(self) -> int:
+        """One."""
+        return 1
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Products of a block of rows."""
+        line = self.line(X)
+        e = np.nan_to_num(self.target(y) - self.constant - self.multiplier * line, nan=0.0)
+        u = np.clip(instrument(line, self.spread) - self.centre, -1.0, 1.0)
+        return (np.clip(e, -self.clip, self.clip) * u)[:, None]
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """For the kernel."""
+        return kernels.PRODUCT, (_range(self.spread), self.constant, self.multiplier, self.clip, self.centre)
+
+
+@dataclass(frozen=True, eq=False)
+class Level(_OfLine):
+    """The clipped residual."""
+
+    line: Fitted
+    target: Target
+    clip: float
+
+    @property
+    def width(self) -> int:
+        """One."""
+        return 1
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Residuals of a block of rows."""
+        e = np.nan_to_num(self.target(y) - self.line(X), nan=0.0)
+        return np.clip(e, -self.clip, self.clip)[:, None]
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """For the kernel."""
+        return kernels.LEVEL, (self.clip,)
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredLine(_OfLine):
+    """The instrument u, and ``u^2 - 1/2``."""
+
+    line: Fitted
+    spread: float
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Pairs of a block of rows."""
+        u = instrument(self.line(X), self.spread)
+        return np.column_stack([u, u * u - 0.5])
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """For the kernel."""
+        return kernels.SQUARED_LINE, (_range(self.spread),)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedProducts(_OfLine):
+    """The bounded logistic score s at ``level + multiplier line``, and its product with the instrument."""
+
+    line: Fitted
+    level: float
+    multiplier: float
+    spread: float
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Pairs of a block of rows."""
+        line = self.line(X)
+        s = bounded_score(self.level + self.multiplier * line, y)
+        return np.column_stack([s, s * instrument(line, self.spread)])
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """For the kernel."""
+        return kernels.BOUNDED_PRODUCTS, (_range(self.spread), self.level, self.multiplier)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedMeans(_OfLine):
+    """Target and fitted mean, both at most ``cap``, less half of it; a missing target counts as fitted."""
+
+    line: Fitted
+    target: Target
+    cap: float
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Pairs of a block of rows."""
+        model = np.minimum(self.line(X), self.cap)
+        target = np.minimum(self.target(y), self.cap)
+        return np.column_stack([np.where(np.isnan(target), model, target), model]) - self.cap / 2.0
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """For the kernel."""
+        return kernels.FITTED_MEANS, (self.cap,)

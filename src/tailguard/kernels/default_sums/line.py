@@ -1,0 +1,134 @@
+"""Sums that depend on a fitted line and the target, or on the target alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from tailguard.kernels.default_sums.residuals import bounded_score, clip, number, places, residuals, targets
+from tailguard.kernels.default_sums.tile import (
+    EXACT,
+    FLUSH,
+    OPTIONS,
+    TILE,
+    add_vectors,
+    combine,
+    flush,
+    standardise,
+    turn,
+)
+
+LEVEL = 0  # clip(t - eta, c)
+SQUARES = 1  # min(r^2, c^2) and (clip(r + offset, c) - clip(r, c')/q)^2 of r = eta - t, less half of their bounds
+INSTRUMENT = 2  # u, u clip(eta/spread, 4)/2
+PRODUCT = 3  # e clip(u - centre, 1) with e = clip(t - constant - multiplier eta, c)
+SQUARED_LINE = 4  # u, u^2 - 1/2
+BOUNDED_PRODUCTS = 5  # s, s u with the logistic score s of level + multiplier eta
+FITTED_MEANS = 6  # min(t, b) - b/2, min(exp(eta), b) - b/2
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def _line(X, start, count, lower, upper, mean, scale, shift, slopes, constant, z, eta):
+    """Fill ``eta = constant + slopes . (z - shift)``; without slopes it is the constant."""
+    if len(slopes) > 0:
+        turn(X, start, count, z)
+        standardise(z, lower, upper, mean, scale, shift)
+    combine(z[: len(slopes)], slopes, constant, eta)
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def line_sizes(X, y, lower, upper, mean, scale, shift, slopes, constant, link, largest, target, grid, total):
+    """Count the rows whose ``|fitted - target|`` is at most the first point of the grid, ..., beyond the last."""
+    n = X.shape[0]
+    z, eta, t, place = np.zeros((len(slopes), TILE)), np.empty(TILE), np.zeros(TILE), np.empty(TILE)
+    for start in range(0, n, TILE):
+        count = min(TILE, n - start)
+        _line(X, start, count, lower, upper, mean, scale, shift, slopes, constant, z, eta)
+        targets(y, start, count, target[0], target[1], target[2], target[3], target[4], target[5], t)
+        residuals(eta, t, link, largest, eta)
+        places(eta, grid, t, place)
+        for i in range(count):
+            total[int(place[i])] += 1
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def line_vectors(
+    X, y, lower, upper, mean, scale, shift, slopes, constant, link, largest, target, code, q, bound, per_unit, total
+):
+    """Add one or two numbers of every row, by the code; ``q`` are its parameters: see `tailguard.default.rows`."""
+    n = X.shape[0]
+    z, eta, t = np.zeros((len(slopes), TILE)), np.empty(TILE), np.zeros(TILE)
+    v, acc, size = np.zeros((len(total), TILE)), np.zeros((len(total), TILE)), np.empty(TILE)
+    done = 0
+    for start in range(0, n, TILE):
+        count = min(TILE, n - start)
+        _line(X, start, count, lower, upper, mean, scale, shift, slopes, constant, z, eta)
+        targets(y, start, count, target[0], target[1], target[2], target[3], target[4], target[5], t)
+        if code == LEVEL:
+            for i in range(TILE):
+                v[0, i] = clip(number(t[i] - eta[i]), q[0])
+        elif code == SQUARES:
+            offset, far, near, inside = q[0], q[1], q[2], q[3]
+            top, other = far * far, (far + near / inside) * (far + near / inside)
+            for i in range(TILE):
+                r = number(eta[i] - t[i])
+                e = clip(r + offset, far) - clip(r, near) / inside
+                s = r * r
+                v[0, i] = (top if s > top else s) - top / 2.0
+                v[1, i] = e * e - other / 2.0
+        elif code == INSTRUMENT:
+            for i in range(TILE):
+                u = clip(eta[i] / q[0], 1.0)
+                v[0, i] = u
+                v[1, i] = u * clip(eta[i] / q[1], 4.0) / 2.0
+        elif code == PRODUCT:
+            for i in range(TILE):
+                e = clip(number(t[i] - q[1] - q[2] * eta[i]), q[3])
+                v[0, i] = e * clip(clip(eta[i] / q[0], 1.0) - q[4], 1.0)
+        elif code == SQUARED_LINE:
+            for i in range(TILE):
+                u = clip(eta[i] / q[0], 1.0)
+                v[0, i] = u
+                v[1, i] = u * u - 0.5
+        elif code == BOUNDED_PRODUCTS:
+            for i in range(TILE):
+                s = bounded_score(q[1] + q[2] * eta[i], t[i])
+                v[0, i] = s
+                v[1, i] = s * clip(eta[i] / q[0], 1.0)
+        else:
+            for i in range(TILE):
+                fitted = min(math.exp(max(-20.0, min(largest, eta[i]))), q[0])
+                s = min(t[i], q[0]) if t[i] == t[i] else fitted
+                v[0, i] = s - q[0] / 2.0
+                v[1, i] = fitted - q[0] / 2.0
+        add_vectors(v, count, bound, per_unit, size, acc)
+        done += 1
+        if done == FLUSH:
+            flush(acc, total)
+            done = 0
+    flush(acc, total)
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def target_vectors(y, classes, bound, per_unit, total):
+    """Add ``onehot(y) - 1/K`` with K classes; with none, half of the sign of y."""
+    n, width = len(y), len(total)
+    v, acc, size = np.zeros((width, TILE)), np.zeros((width, TILE)), np.empty(TILE)
+    done = 0
+    for start in range(0, n, TILE):
+        count = min(TILE, n - start)
+        for i in range(count):
+            label = np.float64(y[start + i])
+            if classes > 0:
+                for c in range(classes):
+                    v[c, i] = (1.0 if label == c else 0.0) - 1.0 / classes
+            else:
+                v[0, i] = 0.5 if label > 0.0 else (-0.5 if label < 0.0 else 0.0)
+        add_vectors(v, count, bound, per_unit, size, acc)
+        done += 1
+        if done == FLUSH:
+            flush(acc, total)
+            done = 0
+    flush(acc, total)

@@ -1,0 +1,76 @@
+"""The target of every row of a tile, and how far the predictor is from it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from tailguard.kernels.default_sums.tile import EXACT, OPTIONS, TILE
+
+RESIDUAL, MEAN, LOG_ODDS = 0, 1, 2  # what `residuals` compares with the target
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def targets(y, start, count, mean, scale, middle, furthest, low, high, out):
+    """Fill ``out`` with standardised targets; NaN where they are missing."""
+    for i in range(count):
+        out[i] = y[start + i]
+    for i in range(TILE):  # beyond the last row too, where it does not matter: so many values fill vector registers
+        t = out[i]
+        v = (t - mean) / scale
+        v = low if v < low else v
+        v = high if v > high else v
+        out[i] = v if abs(t - middle) <= furthest else np.nan
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def clip(x, bound):
+    """Within ``[-bound, bound]``; what is not a number stays so."""
+    x = -bound if x < -bound else x
+    return bound if x > bound else x
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def number(x):
+    """Zero for what is not a number."""
+    return x if x == x else 0.0
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def bounded_score(z, y):
+    """(p - t)/max(p, 1 - p) with t = 1 for y > 0 and 0 otherwise; 0 where y is missing."""
+    small = math.exp(-abs(z))
+    if y != y:
+        return 0.0
+    if (z > 0.0) == (y > 0.0):
+        return -small if z > 0.0 else small
+    return 1.0 if z > 0.0 else -1.0
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def residuals(eta, t, link, largest, out):
+    """Fill ``out`` with ``eta - t``, ``exp(eta) - t`` or the logistic score; 0 where the target is missing."""
+    if link == LOG_ODDS:
+        for i in range(TILE):
+            out[i] = bounded_score(eta[i], t[i])
+    elif link == MEAN:
+        for i in range(TILE):
+            out[i] = number(math.exp(max(-20.0, min(largest, eta[i]))) - t[i])
+    else:
+        for i in range(TILE):
+            r = eta[i] - t[i]
+            out[i] = r if r == r else 0.0
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def places(values, grid, size, out):
+    """Fill ``out`` with the number of points of the grid below the absolute values, and ``size`` with these."""
+    for i in range(TILE):
+        size[i] = abs(values[i])
+        out[i] = 0.0
+    for g in range(len(grid)):
+        edge = grid[g]
+        for i in range(TILE):
+            out[i] += 1.0 if size[i] > edge else 0.0
