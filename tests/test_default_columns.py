@@ -18,11 +18,11 @@ from tailguard.privacy import Account, Budget, SeededNoise
 N = 4000
 
 
-def found(X: np.ndarray, seed: int, mu: float = 1.0, wide: float = 16.0, further: float = 0.0) -> Columns:
+def found(X: np.ndarray, seed: int, mu: float = 1.0, wide: float = 16.0, **how) -> Columns:
     """Columns as located with a tenth of a budget, as in a fit."""
     queries = Queries(InMemory(X, np.zeros(len(X)), 1), Account(Budget(mu=mu)), SeededNoise(seed))
     with np.errstate(all="ignore"):
-        return locate(queries, "features", X.shape[1], 0.07, 0.04, wide=wide, further=further)
+        return locate(queries, "features", X.shape[1], 0.07, 0.04, wide=wide, **how)
 
 
 def shapes(seed: int) -> np.ndarray:
@@ -114,7 +114,7 @@ def test_where_asked_for_a_light_tail_is_truncated_further_out():
     """Than one in which a size t is exceeded with a probability like 1/t."""
     rng = np.random.default_rng(4)
     X = np.column_stack([rng.standard_t(3, 20_000), rng.standard_cauchy(20_000)])
-    ratio = found(X, 0, further=2.0).reach / found(X, 0).reach
+    ratio = found(X, 0, octaves=(0.0, 2.0)).reach / found(X, 0).reach
     assert ratio[0] > 2.0
     assert ratio[1] == 1.0
 

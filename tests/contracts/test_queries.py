@@ -162,6 +162,21 @@ def test_counts_of_pooled_columns_never_wrap_around(n, columns, mu):
     assert np.array_equal(value, [columns, 0.0])
 
 
+def test_single_draws_come_from_the_source_of_their_step():
+    """Draws made ahead are for the system's own source, which has no steps: another one is asked step by step."""
+    steps = []
+
+    class Stepwise(SystemNoise):
+        def at(self, step):
+            steps.append(step)
+            return NoNoise()
+
+    queries = Queries(InMemory(np.zeros((4, 1)), np.zeros(4)), Account(Budget(mu=1.0)), Stepwise())
+    values = [queries.noisy_counts("q", np.array([3]), 1.0, 0.1).value for _ in range(3)]
+    assert steps == [1, 2, 3]
+    assert np.array_equal(values, np.full((3, 1), 0.75))
+
+
 def test_overdraft_is_refused_before_anything_is_drawn():
     noise = NoNoise()
     queries = Queries(InMemory(np.zeros((4, 1)), np.zeros(4)), Account(Budget(mu=1.0), max_samples=10), noise)

@@ -17,8 +17,8 @@ its distance from 0, which may be many times its spread. Such columns are **appr
 4. exponents and moments once more, about the centre that was found.
 
 What comes out is a truncation ``[c - M, c + M]``, M several times the bound if the end is soft, and the mean and
-scale of the truncated column. M is larger the faster the tail falls: where it falls slowly, few rows make most of the
-variance, and the line that fits the others need not hold for them. The scale is that of the histogram, unless the
+scale of the truncated column. For log-odds M is larger the faster the tail falls: where it falls slowly, few rows make
+most of the variance, and the line that fits the others need not hold for them. The scale is that of the histogram, unless the
 second moment is known well, or most rows that are not zero are in no significant bin (a column of many zeros and a long
 tail): then it is the largest that the second moment allows, because too small a scale would multiply the noise of the
 column's slope. A column in which nothing but zeros is significant is taken for a rare 0/1 column. Nothing here is ever
@@ -45,9 +45,9 @@ Integers = NDArray[np.int64]
 
 KNOWN = 10.0  # standard deviations from which a second moment is better than that of a histogram
 WIDE = (16.0, 4.0)  # a soft end is truncated this many bounds out: with a large budget, with a small one;
-# a feature's nearer by a factor 2^STEEPNESS for each power by which its tail falls more slowly than HEAVY, at most
-# 2^NEARER, and further if it falls faster, where predictions are bounded anyway.
-HEAVY, STEEPNESS, NEARER = 1.5, 8.0, 2.0
+# where asked for, by a factor 2^STEEPNESS nearer for each power by which the tail falls more slowly than HEAVY, and
+# further if it falls faster.
+HEAVY, STEEPNESS = 1.5, 8.0
 # A column seen in few rows may be noise taken for a mode: its values are truncated at so many scales at most.
 SELDOM, FURTHEST = 0.2, 64.0
 FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is approached
@@ -107,17 +107,17 @@ def locate(
     f_mean: float,
     centred: bool = True,
     wide: float = WIDE[1],
-    further: float = 0.0,
+    octaves: tuple[float, float] = (0.0, 0.0),
     beside: Sequence[Sum] = (),
 ) -> Columns:
     """Find truncation, mean and scale of ``count`` columns, the features or the target.
 
     Sensitivities: sqrt(2 columns) for the histograms, 2 sqrt(columns) for the moments.
-    Shares: at most ``f_hist + f_mean`` over all looks. A soft end is truncated ``wide`` bounds out, up to ``2^further``
-    times as far where the tail of a feature falls fast. Sums that are given ``beside`` are added up in the pass of the
+    Shares: at most ``f_hist + f_mean`` over all looks. A soft end is truncated ``wide`` bounds out, times a power of
+    two within ``octaves`` by how fast its tail falls. Sums that are given ``beside`` are added up in the pass of the
     first moments.
     """
-    search = _Search(queries, source, count, centred, wide, further)
+    search = _Search(queries, source, count, centred, wide, octaves)
     every = np.arange(count)
     first = search.look(f_hist)
     seen = np.array([reading.seen for reading in first.readings])
@@ -159,10 +159,10 @@ class _Search:
     """What is known of columns by now: everything in it is released or public."""
 
     def __init__(
-        self, queries: Queries, source: Source, count: int, centred: bool, wide: float, further: float
+        self, queries: Queries, source: Source, count: int, centred: bool, wide: float, octaves: tuple[float, float]
     ) -> None:
         self.queries, self.source, self.centred, self.wide = queries, source, centred, wide
-        self.octaves = (-NEARER, further) if source == "features" else (0.0, 0.0)
+        self.octaves = octaves
         self.centre, self.mean, self.scale = np.zeros(count), np.zeros(count), np.ones(count)
         self.reach, self.top = np.ones(count), np.zeros(count)
 

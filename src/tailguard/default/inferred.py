@@ -138,7 +138,7 @@ def infer_log_odds(queries: Queries, intercept: bool) -> linear.Line:
     level, smaller = 0.0, 0.5
     if intercept:
         level, smaller = logistic.prevalence(queries, queries.share_for(1.0, *logistic.LEVEL))
-    columns = linear.locate_features(queries, intercept, logistic.NEAR, further=logistic.FURTHER)
+    columns = linear.locate_features(queries, intercept, logistic.NEAR, octaves=logistic.OCTAVES)
     design, flat = rewhiten(*_whitened(queries, columns, intercept))
     theta = _approach_odds(queries, design, flat, level, smaller, ratio <= QUIET)
     estimate = polish(queries, design, OddsScore(), theta, queries.account.left)

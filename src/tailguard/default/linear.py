@@ -100,7 +100,11 @@ def noise_to_signal(queries: Queries, coordinates: int) -> float:
 
 
 def locate_features(
-    queries: Queries, centred: bool, wide: float | None = None, known: Known | None = None, further: float = 0.0
+    queries: Queries,
+    centred: bool,
+    wide: float | None = None,
+    known: Known | None = None,
+    octaves: tuple[float, float] = (0.0, 0.0),
 ) -> Columns:
     """Stage A for the features: the larger the budget, the further out they are truncated."""
     d = queries.engine.columns
@@ -110,7 +114,7 @@ def locate_features(
     if wide is None:
         wide = WIDE[0] if ratio <= QUIET else WIDE[1]
     shares = column_shares(queries, d)
-    return narrowed(locate(queries, "features", d, *shares, centred=centred, wide=wide, further=further), known)
+    return narrowed(locate(queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves), known)
 
 
 def column_shares(queries: Queries, count: int) -> tuple[float, float]:

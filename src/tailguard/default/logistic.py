@@ -47,9 +47,9 @@ LIMITS = (-12.0, 12.0)  # of fitted log-odds: a truncated feature can still be f
 LEVEL = (0.004, 0.03)  # noise worth paying for in the level, and the most to pay
 F_INSTRUMENT = 0.01
 UNCAPPED = 1e9  # of w |a|^2: a Gram matrix needs a bound on it, the score does not
-# Log-odds are rarely linear far out: a soft end is truncated at twice its bound, nearer in a heavy tail, and up to four
-# times as far where a tail falls fast.
-NEAR, FURTHER = 2.0, 2.0
+# Log-odds are rarely linear far out: a soft end is truncated at twice its bound, up to four times nearer in a heavy
+# tail, and up to four times as far where a tail falls fast.
+NEAR, OCTAVES = 2.0, (-2.0, 2.0)
 CAUTION = 4.0  # a change is believed beyond what was expected of it if it is larger than twice its noise
 
 
@@ -72,7 +72,7 @@ def fit_log_odds(queries: Queries, intercept: bool, known: Known | None = None) 
     smaller = smaller if intercept else 0.5
     if not with_slopes:
         return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), level, np.eye(d), LIMITS, LEVEL_ONLY), 0.25
-    design = score_design(queries, locate_features(queries, intercept, NEAR, known, FURTHER), intercept)
+    design = score_design(queries, locate_features(queries, intercept, NEAR, known, OCTAVES), intercept)
     noisy = int(ratio > QUIET[1])
     derivative = OddsDerivative(design, LEAST[noisy] * smaller)
     pool = Pool(queries.n, derivative, np.arange(d + 1) > 0, LIMIT, INFLATION[noisy])

@@ -27,7 +27,7 @@ from tailguard.default.averaging import geometric, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.derivative import ClassDerivative
 from tailguard.default.linear import LEVEL_ONLY, Line, locate_features, noise_to_signal
-from tailguard.default.logistic import FURTHER, LEVEL, LIMIT, LIMITS, NEAR, score_design
+from tailguard.default.logistic import LEVEL, LIMIT, LIMITS, NEAR, OCTAVES, score_design
 from tailguard.default.pooling import Pool
 from tailguard.default.rows import Membership, MultinomialScore
 from tailguard.default.whitening import Design
@@ -55,7 +55,7 @@ def fit_multinomial(queries: Queries, classes: int, intercept: bool, known: Know
     if not with_slopes:
         line = Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d), LIMITS, LEVEL_ONLY)
         return line, 0.25
-    design = score_design(queries, locate_features(queries, intercept, NEAR, known, FURTHER), intercept)
+    design = score_design(queries, locate_features(queries, intercept, NEAR, known, OCTAVES), intercept)
     theta, noise = _steps(queries, design, levels, STEPS[0 if ratio <= QUIET else 1])
     slopes = theta[:, 1:] @ design.whitening.T
     return Line(design.columns, design.shift, slopes, theta[:, 0], design.correlation, LIMITS, noise=noise), 0.2

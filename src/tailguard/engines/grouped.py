@@ -305,8 +305,10 @@ def numbered(groups: Any) -> Index:
         ids = np.asarray(groups)
     except ValueError:
         ids = np.empty((), dtype=object)
-    if ids.dtype.kind == "T" or (ids.ndim == 1 and ids.dtype.kind == "f" and _holds_integers(groups)):
-        # Integers beside a missing one become floats, in which two ids may be one; texts compare badly with nulls.
+    mixed = ids.ndim == 1 and ids.dtype.kind in "US" and not isinstance(groups, np.ndarray)
+    if mixed or ids.dtype.kind == "T" or (ids.ndim == 1 and ids.dtype.kind == "f" and _holds_integers(groups)):
+        # Integers beside a missing one become floats, in which two ids may be one; texts compare badly with nulls, and
+        # numbers beside texts become texts, in which 1 and 1.0 are two.
         ids = np.array([*_listed(groups)], dtype=object)
     if ids.ndim == 2 and ids.shape[1] == 1:
         ids = ids[:, 0]

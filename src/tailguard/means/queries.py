@@ -70,7 +70,7 @@ class Queries:
     _ahead: DrawnAhead | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.noise, SystemNoise):
+        if type(self.noise) is SystemNoise:  # a subclass may have a source of its own for every step
             self._ahead = DrawnAhead(self.noise)
 
     @property

@@ -172,7 +172,10 @@ def _least_epsilon(log_curve: Callable[[float], float], delta: float, start: flo
         return math.inf
     if excess(0.0) <= 0.0:
         return 0.0
-    root = float(brentq(excess, 0.0, high, xtol=1e-7 * high, rtol=1e-7))
+    with np.errstate(all="ignore"):  # a curve that is flat to rounding has no root to speak of
+        root = float(brentq(excess, 0.0, high, xtol=1e-7 * high, rtol=1e-7))
+    if not math.isfinite(root):
+        return high
     step = 1e-6
     while excess(root * (1.0 + step)) > 0.0:
         step *= 2.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -133,7 +133,7 @@ class NearCounts:
             return near_look(Z, np.array(self.unit))
 
 
-@cache
+@lru_cache(maxsize=16)
 def _bins(tops: tuple[float, ...] | None) -> NDArray[np.int16]:
     """The bin of every exponent as `kernels.column_counts` numbers them, for all columns or for each."""
     k = np.arange(kernels.EXPONENTS) - 1023 - kernels.SUBNORMAL
