@@ -17,12 +17,12 @@ its distance from 0, which may be many times its spread. Such columns are **appr
 4. exponents and moments once more, about the centre that was found.
 
 What comes out is a truncation ``[c - M, c + M]``, M several times the bound if the end is soft, and the mean and
-scale of the truncated column. For log-odds M is larger the faster the tail falls: where it falls slowly, few rows make
-most of the variance, and the line that fits the others need not hold for them. The scale is that of the histogram, unless the
-second moment is known well, or most rows that are not zero are in no significant bin (a column of many zeros and a long
-tail): then it is the largest that the second moment allows, because too small a scale would multiply the noise of the
-column's slope. A column in which nothing but zeros is significant is taken for a rare 0/1 column. Nothing here is ever
-larger than what the histogram saw, so one wild value cannot stretch a column.
+scale of the truncated column. M is smaller the slower the tail falls: where it falls slowly, few rows make most of
+the variance, and the line that fits the others need not hold for them. The scale is that of the histogram, unless the
+second moment is known well, or most rows that are not zero are in no significant bin (a column of many zeros and a
+long tail): then it is the largest that the second moment allows, because too small a scale would multiply the noise
+of the column's slope. A column in which nothing but zeros is significant is taken for a rare 0/1 column. Nothing here
+is ever larger than what the histogram saw, so one wild value cannot stretch a column.
 """
 
 from __future__ import annotations

@@ -65,6 +65,7 @@ DAMPING, LIMIT = 0.9, 2.0
 INFLATION = 1.5  # of the privacy noise in shrinkage: steps correlate it
 BELIEF, VAGUE = 2.0, 0.5  # a multiplier is shrunk by twice its variance, and 1 if its error is larger than this
 DOUBT = 1.5  # inflation of all noise in the difference of the two fits
+OCTAVES = (-1.0, 0.0)  # features with a heavy tail are truncated up to twice as near, and none further out
 QUIET = 0.02  # noise-to-signal ratio of a gradient up to which features are truncated far out
 TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
 
@@ -104,7 +105,7 @@ def locate_features(
     centred: bool,
     wide: float | None = None,
     known: Known | None = None,
-    octaves: tuple[float, float] = (0.0, 0.0),
+    octaves: tuple[float, float] = OCTAVES,
 ) -> Columns:
     """Stage A for the features: the larger the budget, the further out they are truncated."""
     d = queries.engine.columns
