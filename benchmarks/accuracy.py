@@ -1,9 +1,10 @@
 r"""How accurate the default is, against its targets, non-private fits and peers: ``python benchmarks/accuracy.py``.
 
 Sections, each runnable alone with ``--only``: ``clean``, ``oracle``, ``small``, ``tables``, ``logistic``, ``safety``,
-``equivariance``, ``time``. Figures are medians and 90 % quantiles over seeds that no choice in the package was made on
-(5000 and up). Fits are seeded so that a run can be repeated; the noise has the same distribution without a seed.
-delta is the default, ``min(1e-6, n**-1.5)``. Tables are printed and written as Markdown.
+``equivariance``, ``time``. Figures are medians and 90 % quantiles over seeds 5000 and up, on which next to no choice
+in the package was made (``docs/benchmarks.md`` names those that were). Fits are seeded so that a run can be repeated;
+the noise has the same distribution without a seed. delta is the default, ``min(1e-6, n**-1.5)``. Tables are printed
+and written as Markdown.
 """
 
 from __future__ import annotations

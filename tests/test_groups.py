@@ -182,6 +182,12 @@ def test_persons_are_numbered_as_they_come_and_rows_without_an_id_are_one_person
         assert numbered(ids).tolist() == [0, 1, 2, 1, 0]
 
 
+def test_numbers_beside_texts_stay_numbers():
+    """As texts 1 and 1.0 would be two persons, and their rows would be protected apart."""
+    np.testing.assert_array_equal(numbered([1, 1.0, "a", 1, None]), [0, 0, 1, 0, 2])
+    np.testing.assert_array_equal(numbered(["b", "a", "b"]), [0, 1, 0])
+
+
 def test_large_integers_are_told_apart_beside_missing_ones():
     """NumPy would make them floats, of which two may be one."""
     for ids in (
