@@ -22,6 +22,7 @@ import tailguard as tg
 from tailguard.engines.memory import InMemory, cut
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import Gradients
+from tailguard.kernels.lanes import ASKED, keep, load, pointer, prefetch, spread, store
 from tailguard.kernels.smooth_sensitivity import private_trimmed_mean_inputs
 from tailguard.truncation import Grid, L2Clip, Smoothed
 
@@ -45,19 +46,28 @@ def interleaved(functions: dict, rounds: int = 9) -> dict[str, float]:
     return {name: min(values) for name, values in times.items()}
 
 
-@njit(nogil=True, fastmath=True)
+@njit(nogil=True)
 def total(values):
-    found = 0.0
-    for i in range(values.size):
-        found += values[i]
-    return found
+    """The sum of float64 values, as fast as memory gives them: four sums in lanes, and two KiB asked for ahead."""
+    lanes = np.zeros(8)
+    at = pointer(values)
+    a = b = c = e = spread(0.0)
+    for k in range(0, values.size - 31, 32):
+        prefetch(at, k + 256)
+        prefetch(at, k + 256 + ASKED)
+        a, b = a + load(at, k), b + load(at, k + 8)
+        c, e = c + load(at, k + 16), e + load(at, k + 24)
+    store(pointer(lanes), 0, (a + b) + (c + e))
+    keep((values, lanes))
+    return lanes.sum() + values[values.size // 32 * 32 :].sum()
 
 
 def read(X: np.ndarray) -> float:
     """Read all of X, with the threads that a step has."""
     threads = thread_count()
     values = X.reshape(-1)
-    return sum(parallel_map(lambda part: total(values[part]), cut(len(values), -(-len(values) // threads)), threads))
+    parts = cut(len(values), -(-len(values) // threads))
+    return sum(parallel_map(lambda part: total(values[part]), parts, threads, products=False))
 
 
 def steps(n: int, d: int) -> tuple[dict, int]:

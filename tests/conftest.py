@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-from tailguard.kernels import announcement
+from tailguard.kernels.compiling import announcement
 
 # Which test is the first to compile depends on what ran before; its logs must not. tests/test_startup.py listens.
 announcement.said = True

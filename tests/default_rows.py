@@ -38,6 +38,7 @@ def design(d: int = D, intercept: bool = True, seed: int = 1) -> Design:
 TARGET = r.Target(0.3, 1.7, 0.2, 40.0)
 COUNTS = r.Target(scale=1.3, low=0.0, high=9.0)
 GRID = 2.0 ** np.arange(-3.0, 4.01, 0.5)
+STRETCHED = r.Clip(2.0, 0.5, 0.75)
 
 
 def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
@@ -53,16 +54,17 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
         "moments of some": (r.ColumnMoments("features", some, (0.0,) * len(some), (4.0,) * len(some)), math.sqrt(d)),
         "moments of target": (r.ColumnMoments("target", (0,), (0.1,), (2.0,)), 1.0),
         "moments of counts": (r.ColumnMoments("positive target", (0,), (0.0,), (2.0,)), 1.0),
-        "score": (r.Score(plain, theta, TARGET, 1.2), 1.5 * 1.2),
-        "score, origin": (r.Score(design(d, False), theta, TARGET, 1.2), 1.5 * 1.2),
-        "score of counts": (r.Score(plain, theta, COUNTS, 2.0, 0.1, 5.0), 1.5 * 2.0),
+        "score": (r.Score(plain, theta, TARGET, r.Clip(1.2)), 1.5 * 1.2),
+        "score, stretched": (r.Score(plain, theta, TARGET, STRETCHED), 1.5 * STRETCHED.bound),
+        "score, origin": (r.Score(design(d, False), theta, TARGET, r.Clip(1.2)), 1.5 * 1.2),
+        "score of counts": (r.Score(plain, theta, COUNTS, r.Clip(2.0), 0.1, 5.0), 1.5 * 2.0),
         "logistic": (r.LogisticScore(plain, theta), 1.5),
         "multinomial": (r.MultinomialScore(plain, rng.normal(size=(3, d + 1))), 1.5),
         "squares": (squares, float(np.hypot(*squares.top)) / 2.0),
         "instrument": (r.Instrument(plain.line(theta[1:]), 0.8), math.sqrt(5.0)),
-        "product": (r.Product(plain.line(theta[1:]), TARGET, 0.1, 0.9, 0.8, 2.0, 0.3), 2.0),
-        "level": (r.Level(line, TARGET, 2.0), 2.0),
-        "level alone": (r.Level(alone, TARGET, 2.0), 2.0),
+        "product": (r.Product(plain.line(theta[1:]), TARGET, 0.1, 0.9, 0.8, STRETCHED, 0.3), STRETCHED.bound),
+        "level": (r.Level(line, TARGET, r.Clip(2.0)), 2.0),
+        "level alone": (r.Level(alone, TARGET, STRETCHED), STRETCHED.bound),
         "squared line": (r.SquaredLine(plain.line(theta[1:]), 0.8), math.sqrt(1.25)),
         "bounded products": (r.BoundedProducts(plain.line(theta[1:]), 0.2, 1.1, 0.8), math.sqrt(2.0)),
         "fitted means": (r.FittedMeans(mean, COUNTS, 4.0), 4.0 / math.sqrt(2.0)),

@@ -1,6 +1,6 @@
 """What one row adds to a sum, in NumPy, operation by operation: the rule that every engine follows to the last bit.
 
-It is written from `tailguard.kernels.triton_rows` and `tailguard.kernels.rows` and shares no code with either. Fused
+It is written from `tailguard.kernels.triton_rule` and `tailguard.kernels.rows` and shares no code with either. Fused
 multiply-adds are the C library's, which are exact on every machine.
 """
 

@@ -122,6 +122,25 @@ def test_one_row_is_within_the_sensitivity():
 
 
 @on_device
+@pytest.mark.parametrize(
+    ("truncation", "threads", "shared", "ahead", "listed"),
+    [("l2", 1, False, 2, 32), ("psi", 2, True, 1, 1), ("l2", 16, True, 2, 8), ("psi", 32, False, 1, 4)],
+)
+def test_how_rows_are_cut_among_threads_does_not_matter(truncation, threads, shared, ahead, listed):
+    from tailguard.kernels.triton_rows import Plan, add_rows
+
+    X, y = table(24, 21, seed=2, dtype=np.float32)
+    w = np.random.default_rng(1).standard_normal((1, 22))
+    vectors, grid = Gradients(Squared(), w, True), Grid.of(TRUNCATIONS[truncation], len(X))
+    bound, *psi = grid.truncation.kernel_arguments()
+    found = add_rows(
+        *(torch.as_tensor(a, device=DEVICE) for a in (X, y, w)), None, None, True, row_rule.SQUARED, 0.0,
+        grid.truncation.kind, bound, 1.0 / grid.unit, *psi, plan=Plan(threads, 8, shared, ahead, listed),
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.cpu().numpy(), twin(vectors, grid, X, y))
+
+
+@on_device
 def test_samples_strides_and_order_do_not_matter():
     X, y = table(60, 6)
     wide = np.zeros((60, 13))

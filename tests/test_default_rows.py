@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from default_rows import GRID, TARGET, D, counts, design, table, vectors
+from default_rows import GRID, STRETCHED, TARGET, D, counts, design, table, vectors
 from tailguard.default import rows as r
 from tailguard.default.columns import Columns
 from tailguard.default.score_table import ScoreTable
@@ -78,7 +78,7 @@ def test_a_vector_with_an_entry_that_is_no_number_adds_nothing(rotated):
     for total in (
         r.LogisticScore(one, theta).clipped(grid),
         r.MultinomialScore(one, np.zeros((3, D + 1))).clipped(grid),
-        r.Score(one, theta, TARGET, 1.0).clipped(grid),
+        r.Score(one, theta, TARGET, r.Clip(1.0)).clipped(grid),
         r.DesignRows(one).gram(1.5, 19),
     ):
         assert total(X, y).any() == (rotated == 1.0)
@@ -141,7 +141,7 @@ def test_a_large_block_takes_several_flushes():
     one = design(1)
     assert len(X) > FLUSH * TILE > 2**14
     for total in (
-        r.Score(one, np.ones(2), TARGET, 1.0).clipped(Grid.of(L2Clip(1.5), len(X))),
+        r.Score(one, np.ones(2), TARGET, r.Clip(1.0)).clipped(Grid.of(L2Clip(1.5), len(X))),
         r.DesignRows(one).gram(2.0, 19),
         ScoreTable(one, np.ones(2), TARGET, GRID, len(X)),
     ):
@@ -164,7 +164,43 @@ def test_the_gram_matrix_is_that_of_its_rows():
         assert math.sqrt(np.trace(one)) <= 2.0**bits * (1.0 + 2.0**-40) + math.sqrt(D + 1) / 2.0
 
 
+# Clips.
+
+
+@pytest.mark.parametrize("clip", [r.Clip(2.0), STRETCHED, r.Clip(3.0, 1.5, 1.0), r.Clip.stretched(4.0, 1.0, 2.5)])
+def test_a_clip_is_odd_rises_and_ends_at_its_bound(clip):
+    values = np.array([0.0, 1e-300, 0.4, 0.5, 1.0, 1.5, 1.9, 2.0, 3.0, 4.0, 1e308, np.inf])
+    found = clip(values)
+    assert np.all(np.diff(found) >= 0.0)
+    assert found[-1] == pytest.approx(clip.bound, rel=1e-15)
+    np.testing.assert_array_equal(clip(-values), -found)
+    assert clip(np.array([np.nan]))[0] == 0.0
+    inside = values <= clip.near
+    np.testing.assert_array_equal(found[inside], values[inside])
+
+
+@pytest.mark.parametrize("power", [2.1, 2.5, 4.0])
+def test_a_stretched_clip_keeps_the_mean_of_a_tail_that_is_a_power(power):
+    """A Pareto variable has mean a/(a - 1); what the clip cuts off is 4^(1 - a)/(a - 1) of it."""
+    x = (1.0 - (np.arange(10**6) + 0.5) / 10**6) ** (-1.0 / power)
+    found = r.Clip.stretched(4.0, 2.0, power)(x).mean()
+    lost = 4.0 ** (1.0 - power) / (power - 1.0)
+    assert found == pytest.approx(power / (power - 1.0), abs=2e-3 * lost)  # a stretch is a multiple of 1/1024
+
+
+@pytest.mark.parametrize(("far", "near", "power"), [(2.0, 0.0, 3.0), (2.0, 2.0, 3.0), (2.0, 3.0, 3.0)])
+def test_without_a_part_to_stretch_a_clip_is_plain(far, near, power):
+    assert r.Clip.stretched(far, near, power) == r.Clip(far)
+
+
+def test_no_tail_stretches_a_clip_beyond_twice_its_end():
+    for power in (-3.0, 0.0, 1.0, 1.5, 2.0, 1e9):
+        assert r.Clip.stretched(2.0, 1e-9, power).bound <= 4.0
+
+
 # The table of scores.
+
+CLIPS = [r.Clip(float(clip)) for clip in GRID] + [STRETCHED, r.Clip(16.0, 0.125, 1.0), r.Clip(1.0, 0.5, 1 / 1024)]
 
 
 @pytest.mark.parametrize(("offset", "largest"), [(0.0, None), (0.1, 5.0)], ids=["linear", "exponential"])
@@ -175,38 +211,41 @@ def test_a_table_has_the_scores_of_every_clip(offset, largest):
     (sizes, found), *none = score.readings(total).items()
     assert not none
     np.testing.assert_array_equal(found, sizes(X, y))
-    for clip in GRID:
-        grid = Grid.of(L2Clip(1.5 * clip), N)
-        alone = score.score(float(clip)).clipped(grid)(X, y)
-        # A unit for rounding each row twice, and the clip is rounded down by 2^-29.
+    for clip in CLIPS:
+        grid = Grid.of(L2Clip(1.5 * clip.bound), N)
+        alone = score.score(clip).clipped(grid)(X, y)
+        # A unit for rounding each row twice, or three times, and the clip is rounded down by 2^-29.
         np.testing.assert_allclose(score.total_at(total, clip, grid), alone, rtol=0.0, atol=N * 4.0)
         assert np.abs(alone).max() > N * 2**10
 
 
 def test_one_row_of_a_table_keeps_the_sensitivity_at_every_clip():
-    """Of the sum that is released: less one unit in every coordinate for rounding it."""
+    """Of the sum that is released, with what is allowed for rounding it."""
     X, y = table(200, 8)
     score = ScoreTable(design(), np.full(D + 1, 0.3), TARGET, GRID, 200)
     furthest = 0.0
     for i in range(200):
         one = score(X[i : i + 1], y[i : i + 1])
-        for clip in GRID:
-            grid = Grid.of(L2Clip(1.5 * clip), 200)
+        for clip in CLIPS:
+            grid = Grid.of(L2Clip(1.5 * clip.bound), 200)
             size = np.linalg.norm(score.total_at(one, clip, grid))
-            allowed = grid.sensitivity(D + 1, "add-remove") + math.sqrt(D + 1) / 2.0
+            allowed = grid.sensitivity(D + 1, "add-remove") + score.roundings(clip) * math.sqrt(D + 1) / 2.0
             assert size <= allowed
             furthest = max(furthest, size / allowed)
     assert furthest > 0.5  # power
 
 
-@pytest.mark.parametrize(("clip", "bound"), [(1.1, 1.65), (100.0, 150.0), (1.0, 1.4)])
+@pytest.mark.parametrize(
+    ("clip", "bound"),
+    [(r.Clip(1.1), 1.65), (r.Clip(100.0), 150.0), (r.Clip(1.0), 1.4), (r.Clip(2.0, 0.6, 0.5), 4.05), (STRETCHED, 3.0)],
+)
 def test_a_table_refuses_a_clip_or_a_bound_that_it_was_not_made_for(clip, bound):
     """Its sums are clipped already: between two points of the grid rows up to the upper one would count."""
     X, y = table(200, 8)
     score = ScoreTable(design(), np.full(D + 1, 0.3), TARGET, GRID, 200)
     queries = Queries(InMemory(X, y, 1), Account(Budget(mu=1.0)), SeededNoise(0))
     queries.together(score)
-    with pytest.raises(ValueError, match="clips of its grid"):
+    with pytest.raises(ValueError, match=r"a table has the scores"):
         queries.mean("steps", score.score(clip), D + 1, bound, 0.2)
 
 
@@ -216,8 +255,8 @@ def test_a_fine_unit_of_a_small_clip_is_not_lost_beside_a_large_one():
     grid = 2.0 ** np.arange(-6.0, 8.01, 0.5)
     score = ScoreTable(design(1), np.zeros(2), TARGET, grid, 64)
     release = Grid.of(L2Clip(1.5 * grid[0]), 64)
-    alone = score.score(float(grid[0])).clipped(release)(X, y)
-    found = score.total_at(score(X, y), grid[0], release)
+    alone = score.score(r.Clip(float(grid[0]))).clipped(release)(X, y)
+    found = score.total_at(score(X, y), r.Clip(float(grid[0])), release)
     np.testing.assert_allclose(found, alone, rtol=1e-7)
 
 
@@ -259,7 +298,8 @@ def test_what_was_added_up_together_is_released_as_if_alone(shared, monkeypatch)
     assert queries.account.left == alone.account.left
 
 
-def test_a_table_serves_the_clip_and_the_step(monkeypatch):
+@pytest.mark.parametrize("stretch", [0.0, 0.5])
+def test_a_table_serves_the_clip_and_the_step(stretch):
     X, y = table(N, 10)
     Counting.passes = 0
     queries = Queries(Counting(X, y, 1), Account(Budget(mu=1.0)), SeededNoise(0))
@@ -267,12 +307,13 @@ def test_a_table_serves_the_clip_and_the_step(monkeypatch):
     queries.together(score)
     total = queries.total(r.Sizes(score.residual, tuple(GRID)), (len(GRID) + 1,))
     assert total.sum() == N
-    value, sd = queries.mean("steps", score.score(float(GRID[3])), D + 1, 1.5 * GRID[3], 0.2)
+    clip = r.Clip(float(GRID[3]), float(GRID[1]), stretch)
+    value, sd = queries.mean("steps", score.score(clip), D + 1, 1.5 * clip.bound, 0.2)
     assert Counting.passes == 1
     alone = Queries(InMemory(X, y, 1), Account(Budget(mu=1.0)), SeededNoise(0))
-    expected, same = alone.mean("steps", r.Score(*score_parts(score), float(GRID[3])), D + 1, 1.5 * GRID[3], 0.2)
+    expected, same = alone.mean("steps", r.Score(*score_parts(score), clip), D + 1, 1.5 * clip.bound, 0.2)
     np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-6 * sd)
-    assert 1.0 < sd / same < 1.0 + 1e-8  # one more rounding is paid for
+    assert 1.0 < sd / same < 1.0 + 1e-8  # more roundings are paid for
 
 
 def score_parts(score: ScoreTable) -> tuple:

@@ -1,4 +1,4 @@
-"""The compiled rows: predictors and multipliers by the rule, its functions, and lanes that do what they say."""
+"""The compiled rows: predictors, multipliers and sums by the rule, its functions, and lanes that do what they say."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from numba import njit
 import row_rule
 from tailguard import psi
 from tailguard.engines.memory import InMemory
-from tailguard.engines.vectors import RowValues
-from tailguard.kernels import lanes, rows, rule
-from tailguard.truncation import Grid, Smoothed
+from tailguard.engines.vectors import Gradients, RowValues
+from tailguard.kernels import codes, lanes, rows, rule
+from tailguard.losses import Squared
+from tailguard.truncation import CoordinateClip, Grid, L2Clip, Smoothed
 
 EDGES = [0.0, -0.0, 5e-324, 1e-160, 1e160, 1e308, -1e308, np.inf, -np.inf, np.nan]
 
@@ -42,18 +43,49 @@ def test_predictors_and_multipliers_follow_the_rule(n, d, dtype):
     rows.predict(X, w, True, z)
     np.testing.assert_array_equal(z, expected)
     y = np.random.default_rng(0).choice([-1.0, 1.0, np.nan], n)
-    for code, parameter in ((rule.SQUARED, 0.0), (rule.LOGISTIC, 0.0), (rule.HUBER, 0.5), (rule.POISSON, 0.0)):
+    for code, parameter in ((codes.SQUARED, 0.0), (codes.LOGISTIC, 0.0), (codes.HUBER, 0.5), (codes.POISSON, 0.0)):
         f = np.empty((1, n))
         rows.fill_multipliers(X, y, w[:1], True, code, parameter, np.zeros((0, 1)), f)
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(f[0], row_rule.derivative(code, parameter, expected[:, 0], y))
 
 
+TRUNCATIONS = {
+    "l2": L2Clip(2.0),
+    "coordinate": CoordinateClip(0.5),
+    "psi": Smoothed(1.0, 3.0),
+    "cubics": Smoothed(0.3, 200.0),
+}
+
+
+@pytest.mark.parametrize("truncation", TRUNCATIONS)
+@pytest.mark.parametrize(
+    ("d", "dtype"),
+    [(5, np.float32), (16, np.float64), (17, np.float64), (50, np.float32), (110, np.float64), (210, np.float64)],
+)
+def test_sums_follow_the_rule_in_tiles_of_every_size(d, dtype, truncation):
+    """Three tiles of 32 rows and the half of one: ordinary rows, rows of all sizes, rows with edges, and both."""
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((112, d))
+    X[32:64] *= np.exp(rng.uniform(-4, 2, (32, 1)))
+    wild = rng.random((48, d)) < 0.5 / d
+    X[64:][wild] = rng.choice(EDGES, wild.sum())
+    w, y = rng.standard_normal((1, d + 1)) / d**0.5, rng.standard_normal(112)
+    with np.errstate(all="ignore"):
+        X = X.astype(dtype)
+    for scale in (0.1, 10.0):  # of the multipliers: few rows are truncated, then most
+        vectors, grid = Gradients(Squared(), scale * w, True), Grid.of(TRUNCATIONS[truncation], len(X))
+        block, (bound, *psi_of) = vectors.block(X, scale * y), grid.truncation.kernel_arguments()
+        arguments = (*block, grid.truncation.kind, bound, 1.0 / grid.unit, *psi_of)
+        expected = row_rule.contributions(*arguments).sum(axis=0)
+        np.testing.assert_array_equal(InMemory(X, scale * y, 1).truncated_sum(vectors, grid), expected)
+
+
 def test_exp_is_within_two_units_in_the_last_place():
     z = np.concatenate([np.random.default_rng(1).uniform(-700, 700, 2000), [0.0, -0.0, 1e-300, -745.0, 709.7]])
-    found = np.array([rule.derivative(rule.POISSON, 0.0, value, 0.0) for value in z])
+    found = np.array([rule.derivative(codes.POISSON, 0.0, value, 0.0) for value in z])
     np.testing.assert_allclose(found, np.exp(z), rtol=2 * 2.0**-52, atol=5e-324)
-    ends = [rule.derivative(rule.POISSON, 0.0, value, 0.0) for value in (-np.inf, -800.0, 800.0, np.inf, np.nan)]
+    ends = [rule.derivative(codes.POISSON, 0.0, value, 0.0) for value in (-np.inf, -800.0, 800.0, np.inf, np.nan)]
     np.testing.assert_array_equal(ends, [0.0, 0.0, np.inf, np.inf, np.nan])
 
 

@@ -88,7 +88,7 @@ def test_kernels_import_nothing_of_the_package(path):
 @pytest.mark.parametrize(
     "heavy",
     [
-        ("matplotlib", "opendp", "dp_accounting", "polars", "dask", "torch", "typer", "rich"),
+        ("numba", "matplotlib", "opendp", "dp_accounting", "polars", "dask", "torch", "typer", "rich"),
         ("pandas", "pyarrow", "sklearn"),
     ],
     ids=["all others", "pandas"],

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 
 from tailguard._checks import count, positive
-from tailguard.kernels import rows as kernels
+from tailguard.kernels import codes
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 class Loss:
     """What every loss has: how many predictors it sees, and the code and parameter of its kernel."""
 
-    kernel_code: ClassVar[int] = kernels.GIVEN
+    kernel_code: ClassVar[int] = codes.GIVEN
     kernel_parameter: ClassVar[float] = 0.0
     outputs: ClassVar[int] = 1
 
@@ -57,7 +57,7 @@ class Loss:
 class Squared(Loss):
     """Half the squared residual, ``(z - y)^2 / 2``."""
 
-    kernel_code = kernels.SQUARED
+    kernel_code = codes.SQUARED
 
     def value(self, z: Array, y: Array) -> Array:
         """Loss of every row, shape (n,)."""
@@ -72,7 +72,7 @@ class Squared(Loss):
 class Logistic(Loss):
     """Logistic loss; a label counts as +1 if it is positive and as -1 otherwise."""
 
-    kernel_code = kernels.LOGISTIC
+    kernel_code = codes.LOGISTIC
 
     @staticmethod
     def _sign(y: Array) -> Array:
@@ -100,7 +100,7 @@ class Huber(Loss):
     """
 
     threshold: float = 1.345
-    kernel_code = kernels.HUBER
+    kernel_code = codes.HUBER
 
     def __post_init__(self) -> None:
         positive("threshold", self.threshold)
@@ -124,7 +124,7 @@ class Huber(Loss):
 class Poisson(Loss):
     """Poisson deviance with the log link, up to terms without w: ``exp(z) - y z``."""
 
-    kernel_code = kernels.POISSON
+    kernel_code = codes.POISSON
 
     def value(self, z: Array, y: Array) -> Array:
         """Loss of every row, shape (n,)."""

@@ -13,10 +13,11 @@ from parts import AWKWARD, LARGEST, LOSSES, log_cosh, squared_per_row
 from tailguard import losses as L
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import Gradients
+from tailguard.kernels import codes
 from tailguard.kernels import rows as kernels
 
 WITH_VALUE = {name: loss for name, loss in LOSSES.items() if name != "PerRow"}
-COMPILED = {name: loss for name, loss in LOSSES.items() if loss.kernel_code != kernels.GIVEN}
+COMPILED = {name: loss for name, loss in LOSSES.items() if loss.kernel_code != codes.GIVEN}
 every_value = pytest.mark.parametrize("name", WITH_VALUE)
 every_loss = pytest.mark.parametrize("name", LOSSES)
 

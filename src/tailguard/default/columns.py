@@ -35,9 +35,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard.default.readings import SIGNIFICANT, Reading, read_first, read_later, read_near
 from tailguard.default.rows import NEAR, ColumnCounts, ColumnMoments, NearCounts, Source
-from tailguard.kernels.features import predict, standardise
 from tailguard.means.queries import Noisy, Queries, Sum
 
 Array = NDArray[np.float64]
@@ -83,13 +83,13 @@ class Columns:
     def standardise(self, X: NDArray[Any]) -> Array:
         """Truncate, centre and scale rows; a missing value takes the released mean and becomes 0."""
         out = np.empty(X.shape)
-        standardise(np.ascontiguousarray(X), self.lower, self.upper, self.mean, self.scale, out)
+        kernels.features.standardise(np.ascontiguousarray(X), self.lower, self.upper, self.mean, self.scale, out)
         return out
 
     def predict(self, X: NDArray[Any], shift: Array, slopes: Array) -> Array:
         """Line ``(z - shift) . slopes`` in the standardised features z of rows."""
         out = np.empty(len(X))
-        predict(self.standardise(X), shift, np.asarray(slopes, np.float64), out)
+        kernels.features.predict(self.standardise(X), shift, np.asarray(slopes, np.float64), out)
         return out
 
     @staticmethod

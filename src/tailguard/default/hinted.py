@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard.default.columns import Columns
 from tailguard.default.readings import read_first
 from tailguard.default.rows import TOPS, first_look
 from tailguard.hints import Known
-from tailguard.kernels.features import predict
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
@@ -211,5 +211,5 @@ class PooledMean:
             v = np.nan_to_num(np.clip(self.values.values(X) / self.bound, -1.0, 1.0), nan=0.0)
         # Added up in one order for every row, so that where a row stands does not change its last bit.
         k, mean = v.shape[1], np.empty(len(v))
-        predict(np.ascontiguousarray(v), np.zeros(k), np.full(k, 1.0 / k), mean)
+        kernels.features.predict(np.ascontiguousarray(v), np.zeros(k), np.full(k, 1.0 / k), mean)
         return mean[:, None]

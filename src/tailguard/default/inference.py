@@ -244,8 +244,8 @@ def look_at_tail(queries: Queries, residual: Callable[[Any, Any], Array], near: 
     grid = near * 2.0 ** np.arange(0.0, 7.76, 0.25)
     counted = queries.sd(1.0, share / 10.0)  # of one count: two bisections of five levels
     beyond = min(0.2, max(START, 8.0 * counted)), min(0.07, max(START / 4.0, 3.0 * counted))
-    start, inside = quantile(queries, "tail", residual, 1.0 - beyond[0], grid, share / 2.0)
-    far, within = quantile(queries, "tail", residual, 1.0 - beyond[1], grid, share / 2.0)
+    start, inside = quantile(queries, "tail", residual, 1.0 - beyond[0], grid, share / 2.0)[:2]
+    far, within = quantile(queries, "tail", residual, 1.0 - beyond[1], grid, share / 2.0)[:2]
     fraction, less = max(1.0 - inside, counted), max(1.0 - within, counted)
     # Noisy fractions leave a slope uncertain: it is drawn to a usual one.
     spread = math.log(max(fraction / less, 1.5))

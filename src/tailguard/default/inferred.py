@@ -187,7 +187,7 @@ def infer_level(queries: Queries) -> tuple[float, Uncertainty]:
     def residual(X: NDArray[Any], y: NDArray[Any]) -> Array:
         return target(y)
 
-    near, _ = quantile(queries, "clip", residual, NARROW, GRID, 0.05 * left)
+    near, _ = quantile(queries, "clip", residual, NARROW, GRID, 0.05 * left)[:2]
     tail = look_at_tail(queries, residual, near, 0.15 * left)
     level = mean_level(queries, line, target, tail, queries.account.left)
     return mean + scale * level.value, Uncertainty(
@@ -218,7 +218,7 @@ def _approach(
     grid, clip = GRID, 1.0
     for t, part in enumerate(geometric(STEPS)):
         residual = ResidualAt(design, theta, score)
-        clip, fraction = quantile(queries, "clip", residual, NARROW, grid, F_CLIP / STEPS)
+        clip, fraction = quantile(queries, "clip", residual, NARROW, grid, F_CLIP / STEPS)[:2]
         rows = ScoreRows(design, theta, score.at(clip))
         mean, sd = queries.mean("steps", rows, design.width, rows.bound, share * part)
         bend = WEIGHT * slope(theta) * min(1.0, max(0.5, fraction))

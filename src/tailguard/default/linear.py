@@ -5,7 +5,8 @@ residual r:
    ``|w a| <= R``, so one row moves its sum by at most ``2 R c``. Clip c is a private quantile of ``|r|``, asked for
    again at every step. Two clips, because there are two targets:
 
-   * *wide*: the clip widens with n, until clipping bias and privacy noise balance: slopes of the mean, noisy;
+   * *wide*: the clip widens with n, until clipping bias and privacy noise balance, and where it is far out it is
+     stretched to make up for the tail beyond (`rows.Clip`): slopes of the mean, noisy;
    * *narrow*: the 65 % quantile (55 % for the bulk): slopes of the bulk (Huber's), quiet.
 
    Where the noise does not depend on x both targets have the same slopes. So for the mean, the difference of the two
@@ -13,18 +14,18 @@ residual r:
    do not.
 D. The fitted line is recalibrated: a multiplier of the line, then its level, each by a mean of residuals whose clip
 is extrapolated
-   along the tail between two released quantiles. The intercept is that of the mean in either target.
+   along the tail between two released quantiles, and stretched. The intercept is that of the mean in either target.
 
 =================  ===================================================  ==========================  =================
 query              one row                                              L2 sensitivity of the sum   share
 =================  ===================================================  ==========================  =================
-steps, clip        1{abs(r) <= grid}, one count a level                 sqrt(levels)                .03 in all
-steps, score       w a clip(r, c)                                       2 R c                       what is left
+steps, clip        1{abs(r) <= grid}, one count a level, one before     sqrt(levels + 1)            .03 in all
+steps, score       w a c(r), c at most its bound b                      2 R b                       what is left
 variances          (min(r^2, c^2), e^2), abs(e) <= c + c'/q             hypot(c^2, (c + c'/q)^2)    .01
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
-multiplier         clip(r, c) clip(u - centre, 1)                       2 c                         .10, bulk .035
-level              clip(r, c)                                           2 c                         all that is left
+multiplier         c(r) clip(u - centre, 1)                             2 b                         .10, bulk .035
+level              c(r)                                                 2 b                         all that is left
 =================  ===================================================  ==========================  =================
 
 All shares but the last depend on n, d and the budget alone. What a released value decides is only which of two clips
@@ -44,8 +45,8 @@ from numpy.typing import NDArray
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import WIDE, Columns, first_counts, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
-from tailguard.default.quantiles import AROUND, GRID, quantile
-from tailguard.default.rows import Fitted, Instrument, Level, Product, Residual, Sizes, Squares, Target
+from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
+from tailguard.default.rows import Clip, Fitted, Instrument, Level, Product, Residual, Sizes, Squares, Target
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.whitening import Design, curvature, decorrelate, standardised
 from tailguard.hints import Known
@@ -60,11 +61,15 @@ PHASES = {"mean": (0.20, 0.30, 0.50), "bulk": (0.15, 0.25, 0.60)}  # shares of w
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
 STEPS, SKIPPED = (3, 4, 4), (1, 1, 0)  # steps of each phase, and those not averaged
 NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip
-TAIL = 5.0  # fraction beyond the wide clip, over the noise-to-signal ratio of a score
+TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-to-signal ratio of a score; the most
+STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
+LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 DAMPING, LIMIT = 0.9, 2.0
 INFLATION = 1.5  # of the privacy noise in shrinkage: steps correlate it
 BELIEF, VAGUE = 2.0, 0.5  # a multiplier is shrunk by twice its variance, and 1 if its error is larger than this
-DOUBT = 1.5  # inflation of all noise in the difference of the two fits
+BEYOND_MULTIPLIER, BEYOND_LEVEL = 3.0, 7.0  # fractions beyond the clips of the two, over their noise
+STEEPER = 1.6  # a tail falls faster, so much, beyond what was seen of it
+DOUBT = 2.0  # inflation of all noise in the difference of the two fits
 OCTAVES = (-1.0, 0.0)  # features with a heavy tail are truncated up to twice as near, and none further out
 QUIET = 0.02  # noise-to-signal ratio of a gradient up to which features are truncated far out
 TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
@@ -196,8 +201,9 @@ class LinearFit:
         kept = F_CLIP + F_VARIANCE + F_INSTRUMENT + F_MULTIPLIER[self.target] + 0.65 * self.level_share
         left = queries.account.left - kept
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
-        self.tail = min(1.0 - self.narrow, TAIL * signal)
-        wide, narrow = _Track(Average(np.zeros(p))), _Track(Average(np.zeros(p)))
+        self.tail = min(LARGEST_TAIL, TAIL * signal)
+        wide = self.wide = _Track(Average(np.zeros(p)))
+        narrow = _Track(Average(np.zeros(p)))
         shares = [left * part for part in PHASES[self.target]]
 
         theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), shares[0], first)
@@ -243,14 +249,26 @@ class LinearFit:
             if t > 0 or table is None:
                 table = self._table(theta, GRID if track.clip is None else track.clip * AROUND)
                 queries.together(table)
-            track.clip, fraction = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / 3.0 / steps)
-            inside, score = min(1.0, max(0.5, fraction)), table.score(track.clip)
-            gradient, sd = queries.mean("steps", score, design.width, design.radius * track.clip, share * part)
+            octaves = BEFORE if track is self.wide and self.tail <= STRETCHED else 0.0
+            found = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / 3.0 / steps, octaves)
+            track.clip, (clip, inside) = found.value, self._stretched(found)
+            score = table.score(clip)
+            gradient, sd = queries.mean("steps", score, design.width, design.radius * clip.bound, share * part)
             step = self.curvature.inverse @ (gradient / inside + self.curvature.penalty @ theta)
             theta = into_ball(theta - DAMPING * step, LIMIT)
             if t >= SKIPPED[phase]:
                 track.average.add(theta, (sd / inside) ** 2)
         return track.average.value
+
+    def _stretched(self, found: Quantile) -> tuple[Clip, float]:
+        """The clip of a step, and its mean slope: the fraction of rows inside it, and again of those in its stretch."""
+        if found.before <= 0.0:
+            return Clip(found.value), min(1.0, max(0.5, found.fraction))
+        beyond = max(1.0 - found.fraction, LEAST_TAIL * self.tail)
+        beyond_before = min(1.0, max(1.0 - found.fraction_before, 1.2 * beyond))
+        power = math.log(beyond_before / beyond) / math.log(found.value / found.before)
+        clip = Clip.stretched(found.value, found.before, power)
+        return clip, max(0.5, 1.0 - beyond + clip.stretch * (beyond_before - beyond))
 
     def _variances(self, theta: Array, wide: _Track, narrow: _Track, table: ScoreTable) -> tuple[float, float]:
         """Variance of the residuals, and of the difference of the two scores, most of which cancels."""
@@ -300,7 +318,7 @@ class LinearFit:
         """Multiplier and level of the fitted line."""
         queries, share = self.queries, self.level_share
         noise = queries.sd(2.0, share)
-        beyond = min(0.3, max(3.9 * noise, 6.0 * noise))
+        beyond = min(0.3, 6.0 * noise)
         grid = self.wide_clip * 2.0 ** np.arange(0.0, 7.51, 0.5)
         residual, moments = Residual(self._line(), self.standard), None
         if np.any(self.slopes) and self.multiplies:
@@ -310,18 +328,18 @@ class LinearFit:
         slope = 0.4
         if self.tail > 1.5 * beyond:
             slope = min(0.7, max(0.2, math.log(far / self.wide_clip) / math.log(self.tail / beyond)))
+        power = STEEPER / slope
 
         def clip_at(fraction: float) -> float:
             return float(min(far * (beyond / fraction) ** slope, 4.0 * far, 2.0 * self.y_reach / self.y_scale))
 
         if moments is not None:
-            self._remultiply(moments, clip_at, noise)
+            self._remultiply(moments, clip_at, noise, power)
         if not self.intercept:
             return
-        clip = clip_at(4.8 * noise)
-        clipped = Level(self._line(), self.standard, clip)
+        clip = Clip.stretched(clip_at(BEYOND_LEVEL * noise), clip_at(4.0 * BEYOND_LEVEL * noise), power)
         # The last query takes all that is left: at least .40 of the level's share, and what earlier ones did not need.
-        shift, sd = queries.mean("level", clipped, 1, clip, queries.account.left)
+        shift, sd = queries.mean("level", Level(self._line(), self.standard, clip), 1, clip.bound, queries.account.left)
         self.constant += float(shift[0])
         self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)
 
@@ -330,21 +348,22 @@ class LinearFit:
         spread = math.sqrt(float(self.slopes @ self.design.correlation @ self.slopes))
         return Instrument(self.design.line(self.slopes), spread)
 
-    def _remultiply(self, moments: Instrument, clip_at: Callable[[float], float], noise: float) -> None:
+    def _remultiply(self, moments: Instrument, clip_at: Callable[[float], float], noise: float, power: float) -> None:
         """One instrumental step on the multiplier of the line, taken only as far as its noise allows."""
         queries, spread = self.queries, moments.spread
         if self.target == "mean":
-            clip, inside, most = max(self.wide_clip, clip_at(min(0.3, 1.5 * noise / spread))), 1.0, 4.0
+            far = max(self.wide_clip, clip_at(min(0.3, BEYOND_MULTIPLIER * noise / spread)))
+            clip, inside, most = Clip.stretched(far, far / 2.0, power), 1.0, 4.0
         else:
-            clip, inside, most = 2.0 * self.narrow_clip, 0.8, 1.2
+            clip, inside, most = Clip(2.0 * self.narrow_clip), 0.8, 1.2
 
         (mean_u, u_line), _ = queries.mean("instrument", moments, 2, math.sqrt(5.0), F_INSTRUMENT)
         centre = min(0.5, max(-0.5, float(mean_u)))
         product = Product(moments.line, self.standard, self.constant, self.multiplier, spread, clip, centre)
-        found, sd = queries.mean("multiplier", product, 1, clip, F_MULTIPLIER[self.target])
+        found, sd = queries.mean("multiplier", product, 1, clip.bound, F_MULTIPLIER[self.target])
         strength = max(2.0 * float(u_line), 0.3) * spread * inside
         change = float(found[0]) / strength
-        sampling = 0.6 * min(self.variance * max(1.0, clip / self.wide_clip), clip * clip) / queries.n
+        sampling = 0.6 * min(self.variance * max(1.0, clip.far / self.wide_clip), clip.far**2) / queries.n
         variance = (sd * sd + sampling) / strength**2
         # Shrunk to none by its noise, and taken only where it is known at all.
         change *= max(0.0, 1.0 - BELIEF * variance / max(change * change, 1e-300)) if variance < VAGUE**2 else 0.0

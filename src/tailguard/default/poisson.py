@@ -35,7 +35,7 @@ from tailguard.default.linear import (
     noise_to_signal,
 )
 from tailguard.default.quantiles import AROUND, GRID, quantile
-from tailguard.default.rows import FittedMeans, Target
+from tailguard.default.rows import Clip, FittedMeans, Target
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.whitening import curvature, decorrelate, standardised
 from tailguard.hints import Known
@@ -82,8 +82,8 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
         if t > 0:
             table = ScoreTable(design, theta, counts, bound * AROUND, queries.n, offset, LARGEST)
             queries.together(table)
-        bound, inside = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / STEPS)
-        inside, score = min(1.0, max(0.5, inside)), table.score(bound)
+        bound, inside = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / STEPS)[:2]
+        inside, score = min(1.0, max(0.5, inside)), table.score(Clip(bound))
         gradient, sd = queries.mean("steps", score, design.width, design.radius * bound, share * part)
         # The curvature is exp(z): about its mean over a normal predictor.
         weight = min(3.0, max(0.5, math.exp(float(theta[0]) + float(theta[1:] @ theta[1:]) / 2.0 + offset)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,23 +21,46 @@ GRID = 2.0 ** np.arange(-6.0, 8.01, 0.5)
 AROUND = 2.0 ** np.arange(-2.0, 2.01, 0.25)
 
 
+class Quantile(NamedTuple):
+    """A grid point and the noisy fraction of sizes at or below it; and the same of a point before it, if asked for."""
+
+    value: float
+    fraction: float
+    before: float = 0.0
+    fraction_before: float = 0.0
+
+
 def quantile(
-    queries: Queries, label: str, residual: Residual | Function, level: float, grid: Array, share: float
-) -> tuple[float, float]:
-    """Smallest grid point with about a fraction ``level`` of ``|residual|`` at or below it, and that noisy fraction.
+    queries: Queries,
+    label: str,
+    residual: Residual | Function,
+    level: float,
+    grid: Array,
+    share: float,
+    octaves: float = 0.0,
+) -> Quantile:
+    """Smallest grid point with about a fraction ``level`` of ``|residual|`` at or below it.
 
     The counts of all grid points are added up once; each level of the bisection releases one of them, of sensitivity 1.
-    A missing residual counts as zero, as it does wherever residuals are averaged.
+    With ``octaves`` one more is released: that of the point so far before, if the grid has it. A missing residual
+    counts as zero, as it does wherever residuals are averaged.
     """
     sizes = Sizes(residual, tuple(grid))
     below = np.cumsum(queries.total(sizes, sizes.shape))
     low, high, fraction = -1, len(grid) - 1, level
-    levels = max(1, math.ceil(math.log2(len(grid))))
+    counts = max(1, math.ceil(math.log2(len(grid)))) + (octaves > 0.0)
+
+    def released(place: int) -> float:
+        return float(queries.noisy_counts(label, below[place], 1.0, share / counts).value)
+
     while high - low > 1:
         middle = (low + high) // 2
-        found = float(queries.noisy_counts(label, below[middle], 1.0, share / levels).value)
+        found = released(middle)
         if found < level:
             low = middle
         else:
             high, fraction = middle, found
-    return float(grid[high]), fraction
+    before = high - round(octaves / math.log2(grid[1] / grid[0])) if octaves > 0.0 else high
+    if not 0 <= before < high:
+        return Quantile(float(grid[high]), fraction)
+    return Quantile(float(grid[high]), fraction, float(grid[before]), released(before))

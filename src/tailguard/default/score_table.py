@@ -10,12 +10,21 @@ each coordinate rounded. The rows with ``|r| <= g_k`` are in the bins up to k, a
 
     sum of w a clip(r, -g_k, g_k)  =  sum of u_b B_b over b <= k  +  g_k R/2^30 * (sum of A_b over b > k).
 
-It is computed in whole numbers, g_k rounded down, and the result rounded to the unit of the grid of the release.
+It is computed in whole numbers, g_k rounded down, and the result rounded to the unit of the grid of the release. A clip
+that is stretched (`tailguard.default.rows.Clip`) is ``1 + stretch`` times the sum with far, less stretch times that
+with near: whole numbers as well, since stretch is a multiple of 1/1024.
 
-**Formal guarantee.** One row adds either ``u_b B`` or ``g_k R/2^30 A`` to that sum. Both have norm at most ``R g_k (1 +
-s) + sqrt(p)/2 u_k``, as `tailguard.truncation.grid.Grid.sensitivity` has it: ``|w a| <= R`` is enforced where A and B
-are made, and units do not fall along the grid. Rounding the sum itself moves it by half a unit in every coordinate, on
-either of two tables: one unit, sqrt(p) in norm, which `Queries.mean` adds to the sensitivity.
+**Formal guarantee.** One row adds either ``u_b B`` or ``g_k R/2^30 A`` to a sum with one clip. Both have norm at most
+``R g_k (1 + s) + sqrt(p)/2 u_k``, as `tailguard.truncation.grid.Grid.sensitivity` has it: ``|w a| <= R`` is enforced
+where A and B are made, and units do not fall along the grid. Rounding the sum itself moves it by half a unit in every
+coordinate, on either of two tables: one unit, sqrt(p) in norm, which `Queries.mean` adds to the sensitivity.
+
+With a stretch t a row adds what its clip has, of norm at most R times the bound, but for the roundings of two sums in
+place of one. Those of B count 1 + t times; those of A, half a unit of 2^-30 R in every coordinate, t near times; and
+near R, rounded down to a unit, adds t units at most in the direction of A. In units of the release, which are no
+smaller, that is ``t sqrt(p)/2 + t sqrt(p)/2 + t`` more than one rounding: less than ``2 t sqrt(p)`` for one row, as
+p >= 2, and ``4 t sqrt(p)`` for two, so `roundings` counts 1 + 4 t in all. (The relative error s of floats counts
+1 + 2 t times in place of once, 2^31 t s = (p + 16) t 2^-21 units: less than the .4 t that are to spare.)
 """
 
 from __future__ import annotations
@@ -28,8 +37,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default.rows import Residual, Score, Sizes, Target
-from tailguard.kernels import default_sums as kernels
+from tailguard import kernels
+from tailguard.default.rows import Clip, Residual, Score, Sizes, Target
+from tailguard.default.rows.clips import STEPS
+from tailguard.kernels import codes
 from tailguard.truncation import Grid
 from tailguard.truncation.grid import ROW_BITS, SUM_BITS
 
@@ -73,17 +84,18 @@ class ScoreTable:
         """What is counted."""
         return Residual(self.design.fitted(self.theta, self.offset, self.largest), self.target)
 
-    def score(self, clip: float) -> Score:
-        """The scores with one clip of the grid."""
+    def score(self, clip: Clip) -> Score:
+        """The scores with one clip of the grid, or with one that is stretched between two of its points."""
         return Score(self.design, self.theta, self.target, clip, self.offset, self.largest, self)
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Integers:
         """Add up a block of rows."""
         total = np.zeros(self.shape, np.int64)
-        link, largest = (kernels.RESIDUAL, 0.0) if self.largest is None else (kernels.MEAN, self.largest)
+        link, largest = (codes.RESIDUAL, 0.0) if self.largest is None else (codes.MEAN, self.largest)
         per_clip = np.append(1.0 / self._units, 0.0)
         at = self.theta, self.offset, link, largest, self.target.numbers, np.asarray(self.grid, np.float64)
-        kernels.score_table(X, y, *self.design.numbers, *at, per_clip, 2.0**self._bits / self.design.radius, total)
+        per_unit = 2.0**self._bits / self.design.radius
+        kernels.default_sums.score_table(X, y, *self.design.numbers, *at, per_clip, per_unit, total)
         return total
 
     @property
@@ -101,16 +113,32 @@ class ScoreTable:
         """The counts alone."""
         return {Sizes(self.residual, tuple(self.grid)): total[:, -1]}
 
-    def total_at(self, total: Integers, clip: float, grid: Grid) -> Integers:
-        """The sum of the scores with one clip of the grid, in units of ``grid``, each coordinate rounded."""
-        p, k = self.design.width, int(np.searchsorted(self.grid, clip))
-        # Nothing is clipped here any more: another clip, or a smaller bound, would break the sensitivity.
-        if k == len(self.grid) or self.grid[k] != clip or self.design.radius * clip > grid.truncation.largest:
-            raise ValueError("a table has the scores of the clips of its grid, within the radius times the clip.")
+    def total_at(self, total: Integers, clip: Clip, grid: Grid) -> Integers:
+        """The sum of the scores with a clip, in units of ``grid``, each coordinate rounded."""
+        # Nothing is clipped here any more: a smaller bound would break the sensitivity.
+        if self.design.radius * clip.bound > grid.truncation.largest:
+            raise ValueError("a table has the scores within the radius times the bound of the clip.")
         finest = round(math.log2(grid.unit / self._units[0]))  # units are powers of two: from here on, whole numbers
         bits = max(finest, self._bits)
+        sums = self._unrounded(total, clip.far, grid, bits)
+        again = round(STEPS * clip.stretch)
+        if again:
+            sums = (STEPS + again) * sums - again * self._unrounded(total, clip.near, grid, bits)
+            bits += STEPS.bit_length() - 1
+        return np.array([(value + (1 << (bits - 1))) >> bits for value in sums], dtype=np.int64)
+
+    def _unrounded(self, total: Integers, clip: float, grid: Grid, bits: int) -> NDArray[Any]:
+        """2^bits times the sum of the scores with one clip of the grid, in units of ``grid``: whole numbers."""
+        p, k = self.design.width, int(np.searchsorted(self.grid, clip))
+        if k == len(self.grid) or self.grid[k] != clip:
+            raise ValueError("a table has the scores of the clips of its grid only.")
         height = math.floor(self.design.radius * clip / grid.unit)
         sums = total[k + 1 :, p : 2 * p].sum(axis=0).astype(object) * (height << (bits - self._bits))
         for b in range(k + 1):
             sums = sums + total[b, :p].astype(object) * (1 << (bits - round(math.log2(grid.unit / self._units[b]))))
-        return np.array([(value + (1 << (bits - 1))) >> bits for value in sums], dtype=np.int64)
+        return sums
+
+    @staticmethod
+    def roundings(clip: Clip) -> float:
+        """Units, in every coordinate, by which roundings move the difference of the sums of two tables at most."""
+        return 1.0 + 4.0 * clip.stretch

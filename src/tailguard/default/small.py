@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed_target
@@ -44,7 +45,6 @@ from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import Target
 from tailguard.default.whitening import CORRELATION_FLOOR, RIDGE, Design
 from tailguard.hints import Known
-from tailguard.kernels.features import norms
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
@@ -178,5 +178,5 @@ class JointScore:
         a = self.design.vectors(X)
         r = np.nan_to_num(self.design.predictor(a, self.theta) - self.target(y), nan=0.0)
         length = np.empty(len(a))
-        norms(a, length)
+        kernels.features.norms(a, length)
         return a, r, length * np.abs(r)

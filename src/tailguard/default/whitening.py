@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard.default.columns import Columns
 from tailguard.default.rows import DesignGram, DesignRows, Fitted
-from tailguard.kernels.features import design_rows, norms, predict
 from tailguard.means.queries import Noisy, Queries
 
 Array = NDArray[np.float64]
@@ -69,7 +69,7 @@ class Design:
     def vectors(self, X: NDArray[Any]) -> Array:
         """Design vectors of rows."""
         columns, a = self.columns, np.empty((len(X), self.width))
-        design_rows(
+        kernels.features.design_rows(
             np.ascontiguousarray(X),
             *(columns.lower, columns.upper, columns.mean, columns.scale),
             *(self.shift, np.ascontiguousarray(self.whitening), 1.0 if self.intercept else 0.0),
@@ -81,7 +81,7 @@ class Design:
         """Predictors ``a . theta`` of design vectors, for one theta or for every row of a matrix."""
         outputs = np.empty((len(np.atleast_2d(theta)), len(a)))
         for coefficients, out in zip(np.atleast_2d(theta), outputs, strict=True):
-            predict(a, np.zeros(self.width), coefficients, out)
+            kernels.features.predict(a, np.zeros(self.width), coefficients, out)
         return outputs.T if theta.ndim == 2 else outputs[0]
 
     def line(self, slopes: Array, constant: float = 0.0, largest: float | None = None) -> Fitted:
@@ -96,7 +96,7 @@ class Design:
     def weights(self, a: Array) -> Array:
         """Mallows weights of design vectors."""
         size = np.empty(len(a))
-        norms(a, size)
+        kernels.features.norms(a, size)
         ratio = self.radius / np.maximum(size, 1e-100)
         return np.minimum(1.0, np.minimum(ratio, self.cap * ratio * ratio))
 

@@ -43,6 +43,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard._checks import ShapeError
 from tailguard.engines.engine import BlockFunction, Engine, RowsStayError, block_rows
 from tailguard.engines.frames import without_column
@@ -51,8 +52,6 @@ from tailguard.engines.source import Source
 from tailguard.engines.streamed import Streamed
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowValues, RowVectors
-from tailguard.kernels import persons as averages
-from tailguard.kernels import rows as kernels
 from tailguard.privacy import Event, NoiseSource
 from tailguard.privacy.events import in_units
 from tailguard.truncation.grid import Grid
@@ -131,7 +130,7 @@ class Grouped:
 
         def column(k: int, j: int) -> Array:
             out = np.empty(self.n)
-            averages.means(np.ascontiguousarray(values(k, j), np.float64), self.first, out)
+            kernels.persons.means(np.ascontiguousarray(values(k, j), np.float64), self.first, out)
             return out
 
         return column
@@ -173,7 +172,7 @@ class Grouped:
         """
         average = np.empty((self.n, self.columns))
         for j in range(self.columns):
-            averages.means(np.array(self.rows.X[:, j], dtype=np.float64), self.first, average[:, j])
+            kernels.persons.means(np.array(self.rows.X[:, j], dtype=np.float64), self.first, average[:, j])
         alone = InMemory(average, None, self.threads, self.names)
         return Grouped(alone, np.arange(self.n + 1), np.arange(self.n))
 
@@ -206,15 +205,15 @@ class Grouped:
         X, y = self.rows.take(self._rows_of(persons))
         block = vectors.block(_fixed(X), _fixed(np.asarray(y, dtype=np.float64)))
         f = np.empty((shape[0], len(X)))
-        kernels.fill_multipliers(*block, f)
+        kernels.rows.fill_multipliers(*block, f)
         vector = np.empty((len(persons), shape[0] * shape[1]))
         first = np.append(0, np.cumsum(self._sizes[persons]))
-        averages.mean_vectors(block.X, f, block.fit_intercept, first, vector)
+        kernels.persons.mean_vectors(block.X, f, block.fit_intercept, first, vector)
         # All outputs as one vector, of multiplier 1: an L2 clip is over all of them.
         total = np.zeros((1, vector.shape[1]), dtype=np.int64)
         bound, *psi = grid.truncation.kernel_arguments()
         plain = RowValues().block(vector, _fixed(np.zeros(len(vector))))
-        kernels.truncated_sum(*plain, grid.truncation.kind, bound, 1.0 / grid.unit, *psi, total)
+        kernels.rows.truncated_sum(*plain, grid.truncation.kind, bound, 1.0 / grid.unit, *psi, total)
         return total.reshape(shape)
 
 

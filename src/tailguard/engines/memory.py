@@ -9,16 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard._checks import data_matrix, data_vector
 from tailguard.engines.engine import BlockFunction, Target, block_rows
 from tailguard.engines.labels import distinct, encode
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowVectors
-from tailguard.kernels import rows as kernels
 from tailguard.truncation.grid import Grid
 
-# Compiled kernels read rows in place, in pieces of at most this many values.
-_PIECE_VALUES = 2**21
+# Compiled kernels read rows in place, in pieces of at most this many values: some milliseconds, beside which the
+# twentieth of one that Python takes for a piece does not count, and an interrupt need not wait long.
+_PIECE_VALUES = 2**24
 # Fewer are not worth waking a thread.
 _FEW_VALUES = 2**14
 
@@ -82,7 +83,7 @@ class InMemory:
         def piece_sum(piece: slice) -> NDArray[np.int64]:
             total = np.zeros(shape, dtype=np.int64)
             block = vectors.block(*self._piece(piece, rows))
-            kernels.truncated_sum(*block, grid.truncation.kind, bound, 1.0 / grid.unit, *psi, total)
+            kernels.rows.truncated_sum(*block, grid.truncation.kind, bound, 1.0 / grid.unit, *psi, total)
             return total
 
         if hasattr(vectors, "clipped"):  # whichever rows are asked for, so that a row adds the same bits
@@ -107,7 +108,7 @@ class InMemory:
         multiplier = np.empty((vectors.shape(self.columns)[0], self.n))
 
         def fill(block: slice) -> None:
-            kernels.fill_multipliers(*vectors.block(*self._piece(block, None)), multiplier[:, block])
+            kernels.rows.fill_multipliers(*vectors.block(*self._piece(block, None)), multiplier[:, block])
 
         self._map(fill, self._blocks(self.n))
 

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard._checks import ShapeError, as_numbers, data_matrix
 from tailguard.engines.engine import BlockFunction, Engine, Target, block_rows
 from tailguard.engines.memory import InMemory
@@ -31,7 +32,6 @@ from tailguard.engines.source import Part, Source
 from tailguard.engines.stored import AHEAD, MappedRows, Rows, SourceRows, length_of, mapping_of, read_ahead
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowVectors
-from tailguard.kernels import rows as kernels
 from tailguard.truncation.grid import Grid
 
 Array = NDArray[np.float64]
@@ -130,7 +130,7 @@ class Streamed:
 
         def multipliers(X: NDArray[Any], y: NDArray[Any]) -> Array:
             out = np.empty((outputs, len(X)))
-            kernels.fill_multipliers(*vectors.block(X, y), out)
+            kernels.rows.fill_multipliers(*vectors.block(X, y), out)
             return out.T
 
         multiplier = self._gathered(multipliers, (outputs,))

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard._checks import ShapeError
-from tailguard.kernels import rows as kernels
+from tailguard.kernels import codes
 from tailguard.losses import Loss, PerRow
 
 Array = NDArray[np.float64]
@@ -65,7 +66,7 @@ class RowValues:
 
     def block(self, X: NDArray[Any], y: NDArray[Any]) -> KernelBlock:
         """Multiplier 1."""
-        return KernelBlock(X, y, np.zeros((1, X.shape[1])), False, kernels.GIVEN, 0.0, np.ones((len(X), 1)))
+        return KernelBlock(X, y, np.zeros((1, X.shape[1])), False, codes.GIVEN, 0.0, np.ones((len(X), 1)))
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class RowFunction:
         """Call the function."""
         with np.errstate(all="ignore"):
             rows = _per_row("function(X, y)", self.function(X, y), (len(X), self.width))
-        return KernelBlock(rows, y, np.zeros((1, self.width)), False, kernels.GIVEN, 0.0, np.ones((len(X), 1)))
+        return KernelBlock(rows, y, np.zeros((1, self.width)), False, codes.GIVEN, 0.0, np.ones((len(X), 1)))
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Gradients:
     @property
     def compiled(self) -> bool:
         """Built-in losses of one predictor have compiled derivatives."""
-        return self.loss.kernel_code != kernels.GIVEN
+        return self.loss.kernel_code != codes.GIVEN
 
     @property
     def factored(self) -> bool:
@@ -119,15 +120,15 @@ class Gradients:
             if isinstance(self.loss, PerRow):
                 w = self.w[0]
                 rows = _per_row("gradient(w, X, y)", self.loss.gradient(w.copy(), X, y), (len(X), len(w)))
-                return KernelBlock(rows, y, np.zeros_like(self.w), False, kernels.GIVEN, 0.0, np.ones((len(X), 1)))
+                return KernelBlock(rows, y, np.zeros_like(self.w), False, codes.GIVEN, 0.0, np.ones((len(X), 1)))
             z = np.empty((len(X), self.w.shape[0]))
-            kernels.predict(X, self.w, self.fit_intercept, z)
+            kernels.rows.predict(X, self.w, self.fit_intercept, z)
             y = np.asarray(y, dtype=np.float64)
             if self.loss.outputs == 1:
                 given = _per_row("dz(z, y)", self.loss.dz(z[:, 0], y), (len(X),))[:, None]
             else:
                 given = _per_row("dz(z, y)", self.loss.dz(z, y), z.shape)
-        return KernelBlock(X, y, self.w, self.fit_intercept, kernels.GIVEN, 0.0, given)
+        return KernelBlock(X, y, self.w, self.fit_intercept, codes.GIVEN, 0.0, given)
 
 
 def _per_row(name: str, value: Any, shape: tuple[int, ...]) -> Array:

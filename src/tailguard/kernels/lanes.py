@@ -22,6 +22,7 @@ from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 WIDTH = 8  # float64 of a 512-bit register; the compiler cuts them in two or four where registers are shorter
+ASKED = 2 * WIDTH  # entries that `prefetch` asks for: two cache lines of float64, one of float32
 
 Code = Callable[..., Any]
 _INT32 = ir.IntType(32)
@@ -343,19 +344,22 @@ def _places(builder: Any, data: Any, k: Any, stride: Any) -> list[Any]:
 
 
 @intrinsic
-def prefetch(typingctx: Any, data: Any, k: Any, stride: Any) -> Any:
-    """Ask for the cache lines of k, k + stride, ...; no harm is done if they do not exist."""
+def prefetch(typingctx: Any, data: Any, k: Any) -> Any:
+    """Ask for the ASKED entries from place k on; no harm is done if they do not exist."""
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        for place in _places(builder, *args):
-            # To be read, to stay in all caches, data.
-            builder.call(fetch, [builder.bitcast(place, byte), _INT32(0), _INT32(3), _INT32(1)])
+        start = builder.bitcast(builder.gep(args[0], [args[1]]), byte)
+        for line in range(0, ASKED * _size(sig.args[0]), 64):
+            place = builder.gep(start, [ir.Constant(ir.IntType(64), line)])
+            # To be read, data, into the second cache. The first can wait for some twenty lines at a time: too few to
+            # keep the memory busy, and those that are asked for hold up those that are read.
+            builder.call(fetch, [place, _INT32(0), _INT32(2), _INT32(1)])
         return context.get_dummy_value()
 
-    return types.void(data, types.intp, types.intp), code
+    return types.void(data, types.intp), code
 
 
 # Transposition

@@ -10,30 +10,30 @@ Multipliers of output k stand from ``k ROWS`` on.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from tailguard.kernels.lanes import WIDTH, columns1, fma, load, mask, spread, store, where
+from tailguard.kernels.compiling import njit
+from tailguard.kernels.lanes import WIDTH, fma, load, mask, spread, store, where
 from tailguard.kernels.rule import FARTHEST, OPTIONS, derivatives, inverse_root, size_of
-from tailguard.kernels.tiles import ALL, GROUPS, ROWS
+from tailguard.kernels.tiles import ROWS
 
 
 @njit(**OPTIONS)
-def slopes(z, intercept, y, row, length, code, parameter, c):
-    """Fill the derivatives of the loss in the predictors z; lane l of a group has the target of ``row + l length``."""
+def slopes(groups, z, intercept, y, row, code, parameter, c):
+    """Fill the derivatives of the loss in the predictors z; the targets stand from ``row`` on."""
     plain = 0
-    for group in range(GROUPS):
+    for group in range(groups):
         at = WIDTH * group
         value = load(z, at) + intercept
         plain |= mask(size_of(value) < np.inf) << at
-        store(c, at, derivatives(code, parameter, value, columns1(y, row + group, length)[0]))
+        store(c, at, derivatives(code, parameter, value, load(y, row + at)))
     return plain
 
 
 @njit(**OPTIONS)
-def clip(q, one, outputs, bound, per_unit, c):
+def clip(groups, q, one, outputs, bound, per_unit, c):
     """Scale multipliers down, for the L2 norm; q are squared norms, ``one`` is what the intercept adds to them."""
     plain = 0
-    for group in range(GROUPS):
+    for group in range(groups):
         at = WIDTH * group
         size = load(q, at) + one
         g = spread(0.0)
@@ -51,10 +51,10 @@ def clip(q, one, outputs, bound, per_unit, c):
 
 
 @njit(**OPTIONS)
-def clamp(q, outputs, c):
+def clamp(groups, q, outputs, c):
     """Leave multipliers as they are, for clamped coordinates; q are the largest entries."""
     plain = 0
-    for group in range(GROUPS):
+    for group in range(groups):
         at = WIDTH * group
         fine = load(q, at) < np.inf
         for k in range(outputs):
@@ -64,15 +64,15 @@ def clamp(q, outputs, c):
 
 
 @njit(**OPTIONS)
-def smooth(q, one, outputs, inverse, height, root, cubic, core, c, three, far, beyond):
+def smooth(groups, q, one, outputs, inverse, height, root, cubic, core, c, three, far, beyond):
     """Turn multipliers into those of psi: c and ``three`` in its core, else 0; ``far`` beyond it, else 0.
 
     q are the largest entries, ``one`` is that of the intercept. ``beyond[k]`` are the rows beyond the core, as bits.
     """
-    plain = ALL
+    plain = (1 << WIDTH * groups) - 1
     for k in range(outputs):
         fine_rows = far_rows = 0
-        for group in range(GROUPS):
+        for group in range(groups):
             at = WIDTH * group
             size = load(q, at)
             size = where(size < one, one, size)

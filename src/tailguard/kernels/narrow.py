@@ -5,23 +5,22 @@ Multipliers of output k stand from ``k ROWS`` on, its sums, WIDTH for each colum
 
 from __future__ import annotations
 
-from numba import njit
-
-from tailguard.kernels.lanes import WIDTH, bits, columns4, fma, from_bits, load, prefetch, spread, store
+from tailguard.kernels.compiling import njit
+from tailguard.kernels.lanes import ASKED, WIDTH, bits, columns4, fma, from_bits, load, prefetch, spread, store
 from tailguard.kernels.rule import INLINE, OPTIONS, ROUND, clamped, psi
 from tailguard.kernels.tiles import ROWS, larger, last_columns, near_bits
 
 
 @njit(**INLINE)
-def _narrow_quad(X, d, k, stride, quad, w, tile, place, squares, size):
+def _narrow_quad(X, d, k, quad, w, tile, place, squares, size):
     """Terms of one quad of columns, if it exists, to the predictor and the squared norm; its columns to the tile."""
     j = 4 * quad
     z = q = spread(0.0)
     if j < d:
         if j + 4 <= d:
-            a, b, c, e = columns4(X, k + j, stride)
+            a, b, c, e = columns4(X, k + j, d)
         else:
-            a, b, c = last_columns(X, k + j, stride, d - j)
+            a, b, c = last_columns(X, k + j, d, d - j)
             e = z
         at = j * ROWS + place
         store(tile, at, a)
@@ -37,14 +36,18 @@ def _narrow_quad(X, d, k, stride, quad, w, tile, place, squares, size):
 
 
 @njit(**OPTIONS)
-def narrow_dots(X, d, k, stride, ahead, w, tile, place, squares):
-    """Predictors and squared norms (or largest entries) of WIDTH rows at k, k + stride, ...; up to NARROW columns."""
-    prefetch(X, k + ahead, stride)
+def narrow_dots(X, d, k, after, w, tile, place, squares):
+    """Predictors and squared norms (or largest entries) of WIDTH rows from k on; up to NARROW columns.
+
+    As much is asked for, from ``after`` on.
+    """
+    for j in range(0, WIDTH * d, ASKED):
+        prefetch(X, after + j)
     size = bits(spread(0.0))
-    z0, q0, size = _narrow_quad(X, d, k, stride, 0, w, tile, place, squares, size)
-    z1, q1, size = _narrow_quad(X, d, k, stride, 1, w, tile, place, squares, size)
-    z2, q2, size = _narrow_quad(X, d, k, stride, 2, w, tile, place, squares, size)
-    z3, q3, size = _narrow_quad(X, d, k, stride, 3, w, tile, place, squares, size)
+    z0, q0, size = _narrow_quad(X, d, k, 0, w, tile, place, squares, size)
+    z1, q1, size = _narrow_quad(X, d, k, 1, w, tile, place, squares, size)
+    z2, q2, size = _narrow_quad(X, d, k, 2, w, tile, place, squares, size)
+    z3, q3, size = _narrow_quad(X, d, k, 3, w, tile, place, squares, size)
     return (z0 + z2) + (z1 + z3), (q0 + q2) + (q1 + q3) if squares else from_bits(size)
 
 

@@ -15,7 +15,7 @@ a product that overflows               +-1.797e308 in that coordinate, divided b
 
 from __future__ import annotations
 
-from numba import njit
+from tailguard.kernels.compiling import njit
 
 _LARGEST = 1.7976931348623157e308
 # No reassociation: the sum of a person's rows has one order.

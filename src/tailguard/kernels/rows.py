@@ -5,9 +5,9 @@ a few lanes (`tailguard.kernels.lanes`): the predictors of a tile and the square
 rows; from them multipliers, and which rows are plain (`tailguard.kernels.multipliers`); then the truncated rows are
 added while they are still in the fastest cache. What one row adds is fixed to the last bit in `tailguard.kernels.rule`.
 
-*Streams.* The eight lanes of a tile are eight rows far apart: lane l reads the l-th eighth of the rows, from first to
-last. A processor foresees eight streams of consecutive addresses, and does not foresee eight neighbouring rows of a
-tile, read side by side.
+*Memory.* A tile is neighbouring rows, and rows are read in the order in which they lie. A processor foresees
+consecutive addresses, but not rows read side by side, so that later ones are asked for all the time
+(`tailguard.kernels.wide`): the step takes little longer than reading its rows alone.
 
 *Narrow and wide.* In a narrow table a tile is kept transposed, one row per lane, so that few columns fill the
 lanes too. In a wide one rows are read again as they are, eight columns in the lanes.
@@ -31,10 +31,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from tailguard.kernels import multipliers
+from tailguard.kernels.codes import COORDINATE, GIVEN, L2, SMOOTH
+from tailguard.kernels.compiling import njit
 from tailguard.kernels.lanes import (
+    ASKED,
     WIDTH,
     bits,
     bits_set,
@@ -42,6 +44,7 @@ from tailguard.kernels.lanes import (
     load,
     lowest,
     pointer,
+    prefetch,
     store,
 )
 from tailguard.kernels.narrow import (
@@ -53,14 +56,9 @@ from tailguard.kernels.narrow import (
     narrow_dots,
 )
 from tailguard.kernels.rule import (
-    GIVEN,
-    HUBER,
-    LOGISTIC,
     OPTIONS,
-    POISSON,
     ROUND,
     ROUND_BITS,
-    SQUARED,
     add_clamped_row,
     add_clipped_row,
     add_smoothed_row,
@@ -71,7 +69,7 @@ from tailguard.kernels.rule import (
     psi,
     psi_in_units,
 )
-from tailguard.kernels.tiles import AHEAD, ALL, COORDINATE, GROUPS, L2, NARROW, ROWS, SMOOTH
+from tailguard.kernels.tiles import AHEAD, NARROW, ROWS, groups_of
 from tailguard.kernels.wide import (
     add_wide_clamped,
     add_wide_clipped,
@@ -82,14 +80,6 @@ from tailguard.kernels.wide import (
 )
 
 __all__ = [
-    "COORDINATE",
-    "GIVEN",
-    "HUBER",
-    "L2",
-    "LOGISTIC",
-    "POISSON",
-    "SMOOTH",
-    "SQUARED",
     "derivative",
     "fill_multipliers",
     "predict",
@@ -101,7 +91,8 @@ __all__ = [
 def _padded(w, d):
     """Weights of the columns, and zeros up to a whole number of quads, at least those of a narrow table."""
     out = np.zeros(max(NARROW, (d + 3) // 4 * 4))
-    out[:d] = w[:d]
+    for j in range(d):  # a slice would do, and takes two seconds more to compile; so with others below
+        out[j] = w[j]
     return out
 
 
@@ -109,25 +100,30 @@ def _padded(w, d):
 def predict(X, w, fit_intercept, z):
     """Fill ``z[i, k] = <w_k, x_i> (+ intercept_k)``; w is (K, d + fit_intercept), X C-contiguous."""
     n, d = X.shape
-    lanes, found = np.empty((2, 16, WIDTH)), np.empty(WIDTH)
+    lanes, tile, found = np.zeros((2, 16, WIDTH)), np.empty((NARROW, ROWS)), np.empty(WIDTH)
     ahead = AHEAD // X.itemsize
     few = np.zeros((WIDTH, d), X.dtype)  # so many rows at least
     few[: min(n, WIDTH)] = X[:WIDTH]
+    rows = pointer(few) if n < WIDTH else pointer(X)
     for k in range(w.shape[0]):
         weights = _padded(w[k], d)
         intercept = w[k, d] if fit_intercept else 0.0
         for start in range(0, n, WIDTH):
             # The last rows are taken together with some before them, whose predictors do not change.
             begin = max(0, min(start, n - WIDTH))
-            if n < WIDTH:
-                value, _ = wide_dots(pointer(few), d, 0, d, ahead, pointer(weights), pointer(lanes), True)
+            at = begin * d
+            after = at + ahead
+            if d > NARROW:
+                value, _, asked = wide_dots(rows, d, at, after, pointer(weights), pointer(lanes), False)
+                for j in range(asked, after + WIDTH * d, ASKED):
+                    prefetch(rows, j)
             else:
-                value, _ = wide_dots(pointer(X), d, begin * d, d, ahead, pointer(weights), pointer(lanes), True)
+                value, _ = narrow_dots(rows, d, at, after, pointer(weights), pointer(tile), 0, False)
             store(pointer(found), 0, value + intercept)
             for i in range(begin, min(n, begin + WIDTH)):
                 value = found[i - begin]
                 z[i, k] = value if math.isfinite(value) else careful_dot(X[i], weights) + intercept
-    keep((few, lanes))
+    keep((few, lanes, tile))
 
 
 @njit(**OPTIONS)
@@ -208,19 +204,20 @@ def _add_tiles(
     table,
     cubic,
     core,
-    length,
     here,
     total,
 ):
-    """Add rows in tiles: lane l takes rows ``l length`` to ``(l + 1) length``, of which the first ``here`` exist."""
-    d = X.shape[1]
+    """Add rows, a multiple of ROWS, of which the first ``here`` count."""
+    n, d = X.shape
     outputs = total.shape[0]
     wide = d > NARROW
     weights = _padded(w[0], d)
     intercept = w[0, d] if fit_intercept else 0.0
     height, inverse = bound * per_unit, 1.0 / bound
     one = 1.0 if fit_intercept else 0.0
-    stride = length * d
+    groups = groups_of(d, X.itemsize)
+    size = groups * WIDTH  # rows of a tile
+    whole = (1 << size) - 1  # all of them, as bits
     acc = _room(outputs, (d + 7) // 8 * 8 if wide else d * WIDTH).view(np.int64)
     last = _room(outputs, WIDTH).view(np.int64)  # sums of the intercept's coordinate
     # Beyond the core of psi, in multiples of 2^shift units
@@ -239,38 +236,35 @@ def _add_tiles(
         pointer(some_far), pointer(waiting), pointer(waiting_c), pointer(places),
     )  # fmt: skip
     far_acc_at, far_last_at = pointer(far_acc), pointer(far_last)
-    for t in range(0, length, GROUPS):
-        for group in range(GROUPS):
-            place = (t + group) * d
+    for t in range(0, n, size):
+        after = t * d + max(ahead, size * d)  # what to ask for next
+        for group in range(groups):
+            place = (t + WIDTH * group) * d
             if wide:
-                z, q = wide_dots(X_at, d, place, stride, ahead, w_at, lanes_at, kind == L2)
+                z, q, after = wide_dots(X_at, d, place, after, w_at, lanes_at, kind == L2)
             else:
-                z, q = narrow_dots(X_at, d, place, stride, ahead, w_at, tile_at, WIDTH * group, kind == L2)
+                z, q = narrow_dots(X_at, d, place, place + ahead, w_at, tile_at, WIDTH * group, kind == L2)
             store(dots_at, WIDTH * group, z)
             store(sizes_at, WIDTH * group, q)
         # What multiplies the rows
-        plain = ALL
+        plain = whole
         if code == GIVEN:
-            for i in range(ROWS):
+            for i in range(size):
                 for k in range(outputs):
-                    c[k, i] = given[t + i // WIDTH + (i % WIDTH) * length, k]
+                    c[k, i] = given[t + i, k]
         else:
-            plain = multipliers.slopes(dots_at, intercept, y_at, t, length, code, parameter, c_at)
+            plain = multipliers.slopes(groups, dots_at, intercept, y_at, t, code, parameter, c_at)
         if kind == L2:
-            plain &= multipliers.clip(sizes_at, one, outputs, bound, per_unit, c_at)
+            plain &= multipliers.clip(groups, sizes_at, one, outputs, bound, per_unit, c_at)
         elif kind == COORDINATE:
-            plain &= multipliers.clamp(sizes_at, outputs, c_at)
+            plain &= multipliers.clamp(groups, sizes_at, outputs, c_at)
         else:
             plain &= multipliers.smooth(
-                sizes_at, one, outputs, inverse, height, root, cubic, core, c_at, three_at, far_at, some_far_at
+                groups, sizes_at, one, outputs, inverse, height, root, cubic, core, c_at, three_at, far_at, some_far_at
             )
-        real = ALL
-        if here < WIDTH * length:
-            for i in range(ROWS):
-                if t + i // WIDTH + (i % WIDTH) * length >= here:
-                    real &= ~(1 << i)
+        real = whole if t + size <= here else (1 << max(0, here - t)) - 1
         odd = real & ~plain
-        left = ALL & ~(real & plain)
+        left = whole & ~(real & plain)
         while left:
             # Nothing stays of rows that do not count here.
             i = lowest(left)
@@ -284,21 +278,21 @@ def _add_tiles(
         while left:
             i = lowest(left)
             left &= left - 1
-            row = t + i // WIDTH + (i % WIDTH) * length
             if code == GIVEN:
-                single[:] = given[row]
+                for k in range(outputs):
+                    single[k] = given[t + i, k]
             _add_one_row(
-                X[row], np.float64(y[row]), weights, intercept, fit_intercept, code, parameter, single,
+                X[t + i], np.float64(y[t + i]), weights, intercept, fit_intercept, code, parameter, single,
                 kind, bound, per_unit, root, shift, p, table, cubic, core, total,
             )  # fmt: skip
         for k in range(outputs):
             if not wide:
-                added[k] += ROWS
+                added[k] += size
                 if kind == L2:
                     add_narrow_clipped(tile_at, d, k, c_at, acc_at)
                 elif kind == COORDINATE:
                     add_narrow_clamped(tile_at, d, k, c_at, bound, per_unit, acc_at)
-                elif bits_set(some_far[k]) > ROWS // 2:
+                elif bits_set(some_far[k]) > size // 2:
                     add_narrow_smoothed(
                         tile_at, d, k, c_at, three_at, far_at, p_at, table_at, cells, acc_at, far_acc_at
                     )
@@ -319,36 +313,40 @@ def _add_tiles(
                             )
                             count[k] = 0
             else:
-                if odd or bits_set(some_far[k]) > ROWS // 2:
+                ask = after  # each output anew: what is there already costs nothing
+                if odd or bits_set(some_far[k]) > size // 2:
                     # Row by row, without those whose entries may not be numbers: 0 times them is not 0.
-                    left = ALL & ~(odd | some_far[k])
+                    left = whole & ~(odd | some_far[k])
                     while left:
                         i = lowest(left)
                         left &= left - 1
-                        place = (t + i // WIDTH + (i % WIDTH) * length) * d
-                        add_wide_row(X_at, d, place, k, kind, c[k, i], three[k, i], bound, per_unit, width, acc_at)
+                        ask = add_wide_row(
+                            X_at, d, (t + i) * d, ask, k, kind, c[k, i], three[k, i], bound, per_unit, width, acc_at
+                        )
                         added[k] += 1
                 else:
-                    added[k] += ROWS
+                    added[k] += size
                     if kind == L2:
-                        add_wide_clipped(X_at, d, t * d, stride, k, c_at, width, acc_at)
+                        add_wide_clipped(groups, X_at, d, t * d, ask, k, c_at, width, acc_at)
                     elif kind == COORDINATE:
-                        add_wide_clamped(X_at, d, t * d, stride, k, c_at, bound, per_unit, width, acc_at)
+                        add_wide_clamped(groups, X_at, d, t * d, ask, k, c_at, bound, per_unit, width, acc_at)
                     else:
-                        add_wide_near(X_at, d, t * d, stride, k, c_at, three_at, width, acc_at)
+                        add_wide_near(groups, X_at, d, t * d, ask, k, c_at, three_at, width, acc_at)
                 left = some_far[k]
                 while left:
                     i = lowest(left)
                     left &= left - 1
                     # Four at a time: fewer would not fill the lanes, nor share the sums.
-                    places[k, count[k]] = (t + i // WIDTH + (i % WIDTH) * length) * d
+                    places[k, count[k]] = (t + i) * d
                     waiting_c[k, count[k]] = far[k, i]
                     count[k] += 1
                     if count[k] == 4:
-                        add_wide_far(X_at, d, places_at, k, waiting_c_at, p_at, table_at, cells, width, far_acc_at)
+                        ask = add_wide_far(
+                            X_at, d, places_at, ask, k, waiting_c_at, p_at, table_at, cells, width, far_acc_at
+                        )
                         count[k] = 0
             if fit_intercept:
-                for i in range(0, ROWS, WIDTH):
+                for i in range(0, size, WIDTH):
                     value = load(c_at, k * ROWS + i)
                     if kind == COORDINATE:
                         value = clamped(value, bound) * per_unit
@@ -366,10 +364,11 @@ def _add_tiles(
     for k in range(outputs):
         if count[k] > 0:
             # Places that nobody waits in have a multiplier of 0, and numbers to multiply.
-            waiting_c[k, count[k] :] = 0.0
+            for i in range(count[k], ROWS):
+                waiting_c[k, i] = 0.0
+                places[k, i] = places[k, 0]
             if wide:
-                places[k, count[k] :] = places[k, 0]
-                add_wide_far(X_at, d, places_at, k, waiting_c_at, p_at, table_at, cells, width, far_acc_at)
+                add_wide_far(X_at, d, places_at, 0, k, waiting_c_at, p_at, table_at, cells, width, far_acc_at)
             else:
                 add_narrow_far(waiting_at, d, k, k * NARROW, waiting_c_at, p_at, table_at, cells, far_acc_at)
         for j in range(d):
@@ -378,11 +377,17 @@ def _add_tiles(
                 at = j if j < whole else whole + j - (d - WIDTH)
                 near_sum, far_sum = acc[k, at], far_acc[k, at]
             else:
-                near_sum = acc[k, WIDTH * j : WIDTH * (j + 1)].sum()
-                far_sum = far_acc[k, WIDTH * j : WIDTH * (j + 1)].sum()
+                near_sum = far_sum = 0
+                for i in range(WIDTH * j, WIDTH * (j + 1)):
+                    near_sum += acc[k, i]
+                    far_sum += far_acc[k, i]
             total[k, j] += (near_sum - added[k] * ROUND_BITS) + (far_sum << shift)
         if fit_intercept:
-            total[k, d] += (last[k].sum() - length * WIDTH * ROUND_BITS) + (far_last[k].sum() << shift)
+            near_sum = far_sum = 0
+            for i in range(WIDTH):
+                near_sum += last[k, i]
+                far_sum += far_last[k, i]
+            total[k, d] += (near_sum - n * ROUND_BITS) + (far_sum << shift)
     keep((X, y, weights, p, table, tile, lanes, dots, sizes, acc, last, c, three, far))
     keep((some_far, waiting, waiting_c, places, far_acc, far_last))
 
@@ -395,15 +400,14 @@ def _truncated_sum(
     ``kind`` picks the truncation and ``bound`` is its clip or scale; X must be C-contiguous.
     """
     n = len(X)
-    length = n // ROWS * GROUPS
-    whole = length * WIDTH
+    whole = n // ROWS * ROWS
     rules = (kind, bound, per_unit, *psi_in_units(psi, table, bound * per_unit), cubic, core)
-    if length:
-        _add_tiles(X, y, w, fit_intercept, code, parameter, given, *rules, length, whole, total)
+    if whole:
+        _add_tiles(X[:whole], y, w, fit_intercept, code, parameter, given, *rules, whole, total)
     if whole < n:
         # One more tile, filled up.
         filled = [_filled(part[whole:]) for part in (X, y, given)]
-        _add_tiles(filled[0], filled[1], w, fit_intercept, code, parameter, filled[2], *rules, GROUPS, n - whole, total)
+        _add_tiles(filled[0], filled[1], w, fit_intercept, code, parameter, filled[2], *rules, n - whole, total)
 
 
 # Engines unpack tuples into it, whose entries mypy does not count.

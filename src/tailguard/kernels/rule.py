@@ -3,7 +3,7 @@ r"""What one row contributes to a sum, operation by operation: the rule that eve
 A float64 result depends on the order of additions, on which products are fused with sums and on whose ``exp`` is
 called. So the rule is a sequence of IEEE operations, each rounded once: ``+ - * /`` and the fused multiply-add ``fma(a,
 b, c) = a b + c``, which is fused where it is written and nowhere else. It is the same here, in
-`tailguard.kernels.triton_rows` and, in NumPy, in ``tests/row_rule.py``:
+`tailguard.kernels.triton_rule` and, in NumPy, in ``tests/row_rule.py``:
 
 *Sums over a row* (the predictor, the squared norm). Products of two neighbours are added by fma, the second to the
 rounded first, and two pairs make a quad; quad i goes to lane ``i mod 16``, in order; the 16 lanes are added by halves:
@@ -23,8 +23,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from tailguard.kernels.codes import HUBER, LOGISTIC, SQUARED
+from tailguard.kernels.compiling import njit
 from tailguard.kernels.lanes import (
     bits,
     double,
@@ -46,7 +47,6 @@ ROUND_BITS = 0x4338000000000000  # of the float64 above
 LARGEST = 1.7976931348623157e308
 ABSOLUTE = 0x7FFFFFFFFFFFFFFF  # all bits but the sign
 
-GIVEN, SQUARED, LOGISTIC, HUBER, POISSON = 0, 1, 2, 3, 4
 DEGREE = 12  # of the polynomial of psi
 FARTHEST = 1e15  # scales: psi is its bound there, to rounding, and beyond; squares are still float32
 

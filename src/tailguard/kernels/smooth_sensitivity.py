@@ -56,8 +56,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
+
+from tailguard.kernels.compiling import njit
 
 __all__ = [
     "TrimmedMean",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from tailguard.kernels.compiling import njit
 from tailguard.kernels.lanes import WIDTH, bits, columns1, columns2, fma, load, spread, store, where
-from tailguard.kernels.rule import ABSOLUTE, INLINE, ROUND
+from tailguard.kernels.rule import ABSOLUTE, INLINE, OPTIONS, ROUND
 
-L2, COORDINATE, SMOOTH = 0, 1, 2  # truncations
-
-GROUPS = 4  # of WIDTH rows, in a tile: as many lanes as psi takes
+GROUPS = 4  # of WIDTH rows, in a tile at most: as many lanes as psi takes
 ROWS = GROUPS * WIDTH
-ALL = 2**ROWS - 1  # rows of a tile, as bits
 NARROW = 16  # columns
-AHEAD = 1024  # bytes that are asked for before they are needed
+NEAR = 26_000  # bytes of rows that stay in a first cache of 32 KiB, beside weights and sums
+AHEAD = 2**14  # bytes that are asked for before they are read; more where a tile has more
+
+
+@njit(**OPTIONS)
+def groups_of(d, itemsize):
+    """Groups of a tile: fewer where rows are long, so that they are still in the first cache when they are added."""
+    groups = GROUPS
+    while groups > 1 and groups * WIDTH * d * itemsize > NEAR:
+        groups //= 2
+    return groups
 
 
 @njit(**INLINE)

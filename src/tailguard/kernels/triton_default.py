@@ -20,7 +20,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tailguard.kernels import default_sums as here
+from tailguard.kernels import codes
 
 MOST_COLUMNS = 256  # a tile of design vectors, 16 rows of them, stays in registers
 VALUES = 2048  # of a tile of rows
@@ -33,14 +33,15 @@ ROUND_BITS = tl.constexpr(0x4338000000000000)  # of the float64 above
 INFINITY = tl.constexpr(float("inf"))
 MARGIN = tl.constexpr(1.0 + 1e-9)
 
-LEVEL, SQUARES, INSTRUMENT = tl.constexpr(here.LEVEL), tl.constexpr(here.SQUARES), tl.constexpr(here.INSTRUMENT)
-PRODUCT, SQUARED_LINE = tl.constexpr(here.PRODUCT), tl.constexpr(here.SQUARED_LINE)
-BOUNDED_PRODUCTS = tl.constexpr(here.BOUNDED_PRODUCTS)
-MEAN, LOG_ODDS = tl.constexpr(here.MEAN), tl.constexpr(here.LOG_ODDS)
-SUBNORMAL = tl.constexpr(here.SUBNORMAL)
+LEVEL, SQUARES, INSTRUMENT = tl.constexpr(codes.LEVEL), tl.constexpr(codes.SQUARES), tl.constexpr(codes.INSTRUMENT)
+PRODUCT, SQUARED_LINE = tl.constexpr(codes.PRODUCT), tl.constexpr(codes.SQUARED_LINE)
+BOUNDED_PRODUCTS = tl.constexpr(codes.BOUNDED_PRODUCTS)
+MEAN, LOG_ODDS = tl.constexpr(codes.MEAN), tl.constexpr(codes.LOG_ODDS)
+SUBNORMAL = tl.constexpr(codes.SUBNORMAL)
 
 # What `_design` does with weighted design vectors.
 SCORES, WEIGHTED, PLAIN = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+NO_CLIP = (1.0, 0.0, 0.0)  # where no score is asked for
 
 
 # ---------------------------------------------------------------- one row
@@ -51,6 +52,13 @@ def _clip(x, bound):
     """Into [-bound, bound]; NaN stays."""
     x = tl.where(x < -bound, -bound, x)
     return tl.where(x > bound, bound, x)
+
+
+@triton.jit
+def _stretched(x, numbers):
+    """The clip of `tailguard.default.rows.Clip`; ``numbers`` are its far, near and stretch."""
+    x = _clip(x, tl.load(numbers))
+    return x + tl.load(numbers + 2) * (x - _clip(x, tl.load(numbers + 1)))
 
 
 @triton.jit
@@ -201,8 +209,8 @@ def _design(X, y, q, out, kept, n, x_rows, x_columns, D: tl.constexpr, P: tl.con
     k = tl.arange(0, P)
     s = q + 5 * P + P * P + P
     constant, theta0, offset, largest = tl.load(s), tl.load(s + 1), tl.load(s + 2), tl.load(s + 3)
-    radius, cap, edge = tl.load(s + 4), tl.load(s + 5), tl.load(s + 6)
-    bound, per_unit = tl.load(s + 7), tl.load(s + 8)
+    radius, cap = tl.load(s + 4), tl.load(s + 5)
+    bound, per_unit = tl.load(s + 6), tl.load(s + 7)
     most = bound * per_unit * MARGIN
     theta = tl.load(q + 5 * P + P * P + k)
     total, total0 = tl.zeros((P,), tl.int64), tl.zeros((), tl.int64)
@@ -239,8 +247,8 @@ def _design(X, y, q, out, kept, n, x_rows, x_columns, D: tl.constexpr, P: tl.con
             tl.store(kept + at, _units(constant * f, most).to(tl.float64), mask=inside)
         else:
             eta = offset + constant * theta0 + tl.sum(a * theta[None, :], 1)
-            t = _target(tl.load(y + rows, mask=inside, other=0.0).to(tl.float64), s + 9)
-            weight = weight * _clip(_residual(eta, t, largest, LINK), edge)
+            t = _target(tl.load(y + rows, mask=inside, other=0.0).to(tl.float64), s + 11)
+            weight = weight * _stretched(_residual(eta, t, largest, LINK), s + 8)
             f = tl.where(inside, weight * _scale(size * tl.abs(weight), bound, per_unit), 0.0)
             total += tl.sum(_units(a * f[:, None], most), 0)
             total0 += tl.sum(_units(constant * f, most), 0)
@@ -287,7 +295,7 @@ def _line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, 
         else:
             w = tl.zeros((B,), tl.float64)
             if CODE == LEVEL:
-                v = _clip(_number(t - eta), tl.load(m))
+                v = _stretched(_number(t - eta), m)
             elif CODE == SQUARES:
                 far, near, part = tl.load(m + 1), tl.load(m + 2), tl.load(m + 3)
                 r = _number(eta - t)
@@ -299,8 +307,8 @@ def _line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, 
                 v = _clip(eta / tl.load(m), 1.0)
                 w = v * _clip(eta / tl.load(m + 1), 4.0) / 2.0
             elif CODE == PRODUCT:
-                v = _clip(_number(t - tl.load(m + 1) - tl.load(m + 2) * eta), tl.load(m + 3))
-                v = v * _clip(_clip(eta / tl.load(m), 1.0) - tl.load(m + 4), 1.0)
+                v = _stretched(_number(t - tl.load(m + 1) - tl.load(m + 2) * eta), m + 4)
+                v = v * _clip(_clip(eta / tl.load(m), 1.0) - tl.load(m + 3), 1.0)
             elif CODE == SQUARED_LINE:
                 v = _clip(eta / tl.load(m), 1.0)
                 w = v * v - 0.5
@@ -376,7 +384,7 @@ def design_gram(X, lower, upper, mean, scale, shift, rotation, constant, radius,
     for rows in _blocks(X, width):
         pieces = -(-len(rows) // PIECE)
         kept = torch.zeros((pieces * PIECE, width), dtype=torch.float64, device=X.device)
-        unused = None, design, np.zeros(width), 0.0, 0, 0.0, None, 1.0
+        unused = None, design, np.zeros(width), 0.0, 0, 0.0, None, NO_CLIP
         _run_design(rows, *unused, bound, 2.0**bits / bound, WEIGHTED, kept)
         kept = kept.reshape(pieces, PIECE, width)
         found += torch.bmm(kept.transpose(1, 2), kept).to(torch.int64).sum(0)
@@ -384,12 +392,13 @@ def design_gram(X, lower, upper, mean, scale, shift, rotation, constant, radius,
 
 
 def scores(
-    X, y, lower, upper, mean, scale, shift, rotation, constant, radius, cap, theta, offset, link, largest, target, edge,
-    bound, per_unit, total,
+    X, y, lower, upper, mean, scale, shift, rotation, constant, radius, cap, theta, offset, link, largest, target, far,
+    near, stretch, bound, per_unit, total,
 ):  # fmt: skip
     """Add weighted scores."""
     design = lower, upper, mean, scale, shift, rotation, constant, radius, cap
-    total += _run_design(X, y, design, theta, offset, link, largest, target, edge, bound, per_unit, SCORES, None)
+    clip = far, near, stretch
+    total += _run_design(X, y, design, theta, offset, link, largest, target, clip, bound, per_unit, SCORES, None)
 
 
 def class_scores(
@@ -403,7 +412,7 @@ def class_scores(
     at = 0
     for rows in _blocks(X, width * classes):
         kept = torch.empty((len(rows), width + 1), dtype=torch.float64, device=X.device)
-        _run_design(rows, None, design, np.zeros(width), 0.0, 0, 0.0, None, 1.0, 1.0, 1.0, PLAIN, kept)
+        _run_design(rows, None, design, np.zeros(width), 0.0, 0, 0.0, None, NO_CLIP, 1.0, 1.0, PLAIN, kept)
         a, weight = kept[:, :-1], kept[:, -1]
         labels = y[at : at + len(rows)].to(torch.float64)
         at += len(rows)
@@ -450,7 +459,7 @@ def target_vectors(y, classes, bound, per_unit, total):
 # ---------------------------------------------------------------- launches
 
 
-def _run_design(X, y, design, theta, offset, link, largest, target, edge, bound, per_unit, work, kept) -> Any:
+def _run_design(X, y, design, theta, offset, link, largest, target, clip, bound, per_unit, work, kept) -> Any:
     lower, upper, mean, scale, shift, rotation, constant, radius, cap = design
     n, d = X.shape
     p = max(16, _power(d))
@@ -458,7 +467,7 @@ def _run_design(X, y, design, theta, offset, link, largest, target, edge, bound,
     square[:d, :d] = rotation.T
     target = np.array([0.0, 1.0, 0.0, math.inf, -math.inf, math.inf]) if target is None else target
     columns = [_padded(lower, p), _padded(upper, p), _padded(mean, p), _padded(1.0 / scale, p), _padded(shift, p)]
-    scalars = constant, theta[0], offset, largest, radius, cap, edge, bound, per_unit
+    scalars = constant, theta[0], offset, largest, radius, cap, bound, per_unit, *clip
     q = _floats(X.device, *columns, square.ravel(), _padded(theta[1:], p), *scalars, target)
     out = torch.empty((_programs(X), d + 1), dtype=torch.int64, device=X.device)
     _design[(len(out),)](

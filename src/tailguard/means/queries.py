@@ -31,11 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.engines import BlockFunction, Engine
-from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowFunction
 from tailguard.means.gaussian import on_grid, saturating_add
-from tailguard.privacy import MIN_GRID_SCALE, Account, NoiseSource, SystemNoise
-from tailguard.privacy.noise import DrawnAhead
+from tailguard.privacy import MIN_GRID_SCALE, Account, NoiseSource
 from tailguard.truncation import Grid, L2Clip
 
 Array = NDArray[np.float64]
@@ -43,8 +41,6 @@ Array = NDArray[np.float64]
 # Rows of a Gram matrix are rounded to 19 bits; noise on counts spans about 2**31 steps.
 _GRAM_BITS = 19
 _NOISE_BITS = 31
-# Draws that are worth a thread.
-_DRAWS = 128
 # Values of rows that several sums share while they are in a core's cache.
 _CACHED = 2**15
 # Smallest bound of a mean: a fit may ask for less, down to 0, where a hint and what was released are far apart.
@@ -67,11 +63,6 @@ class Queries:
     noise: NoiseSource
     _asked: int = field(default=0, init=False)
     _held: dict[Any, NDArray[np.int64]] = field(default_factory=dict, init=False)
-    _ahead: DrawnAhead | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        if type(self.noise) is SystemNoise:  # a subclass may have a source of its own for every step
-            self._ahead = DrawnAhead(self.noise)
 
     @property
     def n(self) -> int:
@@ -174,7 +165,7 @@ class Queries:
             return self.engine.truncated_sum(RowFunction(function, width), grid)[0], 0.0
         table = getattr(rows, "table", None)
         if table is not None and table in self._held:
-            return table.total_at(self._held.pop(table), rows.clip, grid), 1.0
+            return table.total_at(self._held.pop(table), rows.clip, grid), table.roundings(rows.clip)
         held = self._held.pop(rows.clipped(grid), None)
         return self.engine.truncated_sum(rows, grid)[0] if held is None else held, 0.0
 
@@ -183,16 +174,7 @@ class Queries:
 
     def _draw(self, scale: float, size: int) -> NDArray[np.int64]:
         self._asked += 1
-        source, scale = self.noise.at(self._asked), on_grid(scale)
-        if self._ahead is not None and size == 1:
-            return self._ahead.discrete_gaussian(scale)
-        if not isinstance(source, SystemNoise) or size < 2 * _DRAWS:
-            return source.discrete_gaussian(scale, size)
-        # Exact draws take ten microseconds each; a source without a stream may be asked in several threads at once.
-        threads = thread_count(self.engine.threads)
-        parts = np.diff(np.linspace(0, size, min(threads, size // _DRAWS) + 1).astype(int))
-        draws = parallel_map(lambda part: source.discrete_gaussian(scale, int(part)), parts, threads, products=False)
-        return np.concatenate(draws)
+        return self.noise.at(self._asked).discrete_gaussian(on_grid(scale), size)
 
 
 class Sum(Protocol):

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard.engines import Engine
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowVectors
-from tailguard.kernels.smooth_sensitivity import private_trimmed_mean_inputs, trimmed_mean
 from tailguard.privacy import Event, NoiseSource, NotPrivate, ZeroConcentrated
 from tailguard.privacy.arsinh_normal import ArsinhParameters, exact_normals, release, release_grid
 from tailguard.sampling import Sampler
@@ -82,9 +82,10 @@ class TrimmedMean:
         return np.array(parallel_map(one, tasks, thread_count(engine.threads))).reshape(shape)
 
     def _value_and_sensitivity(self, column: NDArray[np.float64]) -> tuple[float, float]:
+        compiled = kernels.smooth_sensitivity
         if not self.printed:
-            return private_trimmed_mean_inputs(column, self.trim, self.parameters.t, self.lower, self.upper)
-        mean = trimmed_mean(column, self.trim, self.lower, self.upper)
+            return compiled.private_trimmed_mean_inputs(column, self.trim, self.parameters.t, self.lower, self.upper)
+        mean = compiled.trimmed_mean(column, self.trim, self.lower, self.upper)
         kept = len(column) - 2 * self.trim
         floor = math.exp(-self.trim * self.parameters.t) * (self.upper - self.lower)
         # Of the rows as they are: mapped to the public interval, no row is far enough to show the flaw.

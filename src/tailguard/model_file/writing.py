@@ -23,7 +23,7 @@ from tailguard.model_file.layout import CONSTRAINTS, ESTIMATORS, FORMAT, SCALER,
 from tailguard.privacy import Budget
 from tailguard.tables.schema import Recipe
 
-_SOFTWARE = ("tailguard", "numpy", "scipy", "scikit-learn", "numba", "opendp", "pyarrow")
+_SOFTWARE = ("tailguard", "numpy", "scipy", "scikit-learn", "numba", "pyarrow")
 
 
 def save_model(model: Any, path: str | PathLike[str], *, recipe: Recipe | None = None) -> None:

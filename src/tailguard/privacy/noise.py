@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 import os
-from functools import lru_cache
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.special import ndtri
 
 from tailguard import _checks
+from tailguard.privacy.discrete_gaussian import discrete_gaussian
 
 # Below this sd in grid units the discrete Gaussian may not be priced as a continuous one.
 MIN_GRID_SCALE = 2.0**20
@@ -29,8 +29,6 @@ MAX_GRID_SCALE = 2.0**55
 # Rates of Poisson samples are multiples of 2^-32, so that comparing 32 random bits is exact.
 _RATE_STEPS = 2**32
 _CHUNK = 1 << 22
-# Single draws made at once: a bisection of a grid of 29 points asks for five of the same scale.
-_AT_ONCE = 5
 
 
 @runtime_checkable
@@ -131,8 +129,8 @@ class SystemNoise(_FromBits):
 
     Notes
     -----
-    **Formal guarantee.**  :meth:`discrete_gaussian` is exact: rational arithmetic on random bits
-    (OpenDP), no floating-point sampling.  :meth:`bernoulli` is exact for multiples of 2^-32.
+    **Formal guarantee.**  :meth:`discrete_gaussian` is exact: floats decide nothing that they could decide wrongly
+    (:mod:`tailguard.privacy.discrete_gaussian` has the proof).  :meth:`bernoulli` is exact for multiples of 2^-32.
     :meth:`permutation` is uniform, but for a probability of n² 2^-129.  :meth:`normal` carries no
     guarantee beyond double precision.
     """
@@ -161,11 +159,7 @@ class SystemNoise(_FromBits):
             P(k) ∝ e^{−k²/(2 scale²)}.
         """
         scale, size = _grid_scale(scale), _checks.count("size", size, least=0)
-        if size == 0:
-            return np.empty(0, dtype=np.int64)
-        # OpenDP checks a list value by value, and an array at once; for few values a list is quicker.
-        zeros = [0] * size if size < 32 else np.zeros(size, np.int64)
-        return np.asarray(_opendp_gaussian(scale)(zeros), dtype=np.int64)
+        return discrete_gaussian(scale, size, os.urandom)
 
     def permutation(self, n: int) -> np.ndarray:
         """Return a random order of ``range(n)``: that of 128 random bits each, which are never equal in practice."""
@@ -183,34 +177,6 @@ class SystemNoise(_FromBits):
 
     def __repr__(self) -> str:
         return "SystemNoise()"
-
-
-class DrawnAhead:
-    """Single draws of the private source for one owner, made a few at a time: a call costs as much as six draws.
-
-    Notes
-    -----
-    **Formal guarantee.**  Every draw is exact, independent of the data and of all others, and given out at most once.
-    What waits here is noise that somebody will add to something, so it has one owner, for one run: it cannot be
-    copied or pickled, and a forked process draws anew.
-    """
-
-    def __init__(self, source: SystemNoise) -> None:
-        self._source = source
-        self._process = os.getpid()
-        self._waiting: dict[float, list[int]] = {}
-
-    def discrete_gaussian(self, scale: float) -> np.ndarray:
-        """Return one draw, shape (1,)."""
-        if self._process != os.getpid():
-            self._process, self._waiting = os.getpid(), {}
-        waiting = self._waiting.setdefault(scale, [])
-        if not waiting:
-            waiting += self._source.discrete_gaussian(scale, _AT_ONCE).tolist()
-        return np.array([waiting.pop()], dtype=np.int64)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("draws that wait must stay where they are: a copy could use them twice")
 
 
 class SeededNoise(_FromBits):
@@ -312,22 +278,3 @@ def _grid_scale(scale: float) -> float:
             f"{'finer' if scale < MIN_GRID_SCALE else 'coarser'} brings it into range)"
         )
     return scale
-
-
-@lru_cache(maxsize=128)  # a default fit has two dozen scales
-def _opendp_gaussian(scale: float) -> Any:
-    """Return OpenDP's discrete Gaussian on vectors of 64-bit integers."""
-    from opendp.measurements import make_gaussian
-
-    return make_gaussian(*_opendp_integers(), scale=scale)
-
-
-@lru_cache(maxsize=1)
-def _opendp_integers() -> tuple[Any, Any]:
-    """Return OpenDP's vectors of 64-bit integers and their distance, which take longer to make than a measurement."""
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.metrics import l2_distance
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    return vector_domain(atom_domain(T="i64")), l2_distance(T=float)

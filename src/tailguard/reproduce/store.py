@@ -30,7 +30,7 @@ def versions() -> dict[str, str]:
     """Return the versions that decide the numbers."""
     from importlib.metadata import version
 
-    names = ("tailguard", "numpy", "scipy", "numba", "scikit-learn", "opendp", "dp-accounting", "pyarrow")
+    names = ("tailguard", "numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "pyarrow")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
 

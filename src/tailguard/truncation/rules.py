@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard._checks import within
-from tailguard.kernels import rows as kernels
+from tailguard.kernels import codes
 from tailguard.truncation.smoothing import BETA_RANGE, NO_TABLE, psi_bound, smoothed_truncation
 
 # Bounds outside this range would under- or overflow the grid of `tailguard.truncation.grid`.
@@ -65,7 +65,7 @@ class L2Clip(Truncation):
     """
 
     clip: float
-    kind = kernels.L2
+    kind = codes.L2
 
     def __post_init__(self) -> None:
         within("clip", self.clip, *_BOUND_RANGE)
@@ -91,7 +91,7 @@ class CoordinateClip(Truncation):
     """
 
     clip: float
-    kind = kernels.COORDINATE
+    kind = codes.COORDINATE
 
     def __post_init__(self) -> None:
         within("clip", self.clip, *_BOUND_RANGE)
@@ -116,7 +116,7 @@ class Smoothed(Truncation):
 
     scale: float
     beta: float
-    kind = kernels.SMOOTH
+    kind = codes.SMOOTH
 
     def __post_init__(self) -> None:
         within("scale", self.scale, *_BOUND_RANGE)

@@ -13,13 +13,13 @@ object              one row                                norm at most       as
 `ColumnMoments`     (v, v^2 - 1) of each column            sqrt(columns)      columns
 `DesignRows`        sqrt(w) a                              sqrt(cap) R        whitening
 `Sizes`             a count in the bin of abs(r)           -                  clips and tails
-`Score`             w a clip(r, c)                         R c                steps: linear, Poisson
+`Score`             w a c(r), c a `Clip`                   R bound            steps: linear, Poisson
 `LogisticScore`     w a (p - y)/max(p, 1 - p)              R                  steps: logistic
 `MultinomialScore`  (p - onehot(y))/g  (x)  w a            R                  steps: multinomial
 `Squares`           (min(r^2, c^2), e^2) about its middle  hypot(top)/2       variances
 `Instrument`        (u, u clip(eta, 4)/2)                  sqrt(5)            multiplier: linear
-`Product`           e (u - centre)                         c                  multiplier: linear
-`Level`             clip(r, c)                             c                  level: linear
+`Product`           c(e) (u - centre)                      bound              multiplier: linear
+`Level`             c(r)                                   bound              level: linear
 `SquaredLine`       (u, u^2 - 1/2)                         sqrt(5/4)          recalibration: logistic
 `BoundedProducts`   (s, s u)                               sqrt(2)            recalibration: logistic
 `FittedMeans`       (min(y, b), min(exp(z), b)) - b/2      b/sqrt(2)          level: Poisson
@@ -32,6 +32,7 @@ a is the design vector of a row, w its Mallows weight, r its residual, z or eta 
 one, on the design vector, on a fitted line and on the target alone; `vectors` has what they share.
 """
 
+from tailguard.default.rows.clips import Clip
 from tailguard.default.rows.columns import (
     NEAR,
     TOPS,
@@ -64,6 +65,7 @@ __all__ = [
     "NEAR",
     "TOPS",
     "BoundedProducts",
+    "Clip",
     "Clipped",
     "ColumnCounts",
     "ColumnMoments",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.rows.vectors import Array, Integers, Vectors, passes
-from tailguard.kernels import default_sums as kernels
+from tailguard.kernels import codes
 
 Source = Literal["features", "target", "positive target"]
 
@@ -136,7 +136,7 @@ class NearCounts:
 @lru_cache(maxsize=16)
 def _bins(tops: tuple[float, ...] | None) -> NDArray[np.int16]:
     """The bin of every exponent as `kernels.column_counts` numbers them, for all columns or for each."""
-    k = np.arange(kernels.EXPONENTS) - 1023 - kernels.SUBNORMAL
+    k = np.arange(codes.EXPONENTS) - 1023 - codes.SUBNORMAL
     if tops is None:
         bins = np.searchsorted(EDGES, k)[None, :] + 1
     else:

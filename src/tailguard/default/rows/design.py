@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from tailguard.default.rows.clips import Clip
 from tailguard.default.rows.target import AS_IT_IS, Target, bounded_score
 from tailguard.default.rows.vectors import Array, Integers, Vectors, passes
-from tailguard.kernels import default_sums as kernels
+from tailguard.kernels import codes
 
 if TYPE_CHECKING:
     from tailguard.default.score_table import ScoreTable
     from tailguard.default.whitening import Design
+
+_WITHIN_ONE = Clip(1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +65,12 @@ class DesignGram:
 
 @dataclass(frozen=True, eq=False)
 class Score(Vectors):
-    """``w a clip(r, -clip, clip)``, r the residual of ``offset + a . theta`` or, with ``largest``, its exponential."""
+    """``w a clip(r)``, r the residual of ``offset + a . theta`` or, with ``largest``, its exponential."""
 
     design: Design
     theta: Array
     target: Target
-    clip: float
+    clip: Clip
     offset: float = 0.0
     largest: float | None = None
     table: ScoreTable | None = None  # with these scores in it
@@ -83,13 +86,12 @@ class Score(Vectors):
         fitted = self.offset + self.design.predictor(a, self.theta)
         if self.largest is not None:
             fitted = np.exp(np.clip(fitted, -20.0, self.largest))
-        r = np.clip(np.nan_to_num(fitted - self.target(y), nan=0.0), -self.clip, self.clip)
-        return np.asarray(a * (self.design.weights(a) * r)[:, None])
+        return np.asarray(a * (self.design.weights(a) * self.clip(fitted - self.target(y)))[:, None])
 
     def add(self, X: NDArray[Any], y: NDArray[Any], bound: float, per_unit: float, total: Integers) -> None:
         """Add a block of rows."""
-        link, largest = (kernels.RESIDUAL, 0.0) if self.largest is None else (kernels.MEAN, self.largest)
-        at = self.theta, self.offset, link, largest, self.target.numbers, self.clip
+        link, largest = (codes.RESIDUAL, 0.0) if self.largest is None else (codes.MEAN, self.largest)
+        at = self.theta, self.offset, link, largest, self.target.numbers, *self.clip.numbers
         passes(X).scores(X, y, *self.design.numbers, *at, bound, per_unit, total)
 
 
@@ -114,7 +116,7 @@ class LogisticScore(Vectors):
 
     def add(self, X: NDArray[Any], y: NDArray[Any], bound: float, per_unit: float, total: Integers) -> None:
         """Add a block of rows."""
-        at = self.theta, 0.0, kernels.LOG_ODDS, 0.0, AS_IT_IS.numbers, 1.0
+        at = self.theta, 0.0, codes.LOG_ODDS, 0.0, AS_IT_IS.numbers, *_WITHIN_ONE.numbers
         passes(X).scores(X, y, *self.design.numbers, *at, bound, per_unit, total)
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard.default.rows.clips import Clip
 from tailguard.default.rows.target import AS_IT_IS, Target, bounded_score
 from tailguard.default.rows.vectors import Array, Integers, Vectors, passes
-from tailguard.kernels import default_sums as kernels
+from tailguard.kernels import codes
 
 if TYPE_CHECKING:
     from tailguard.default.columns import Columns
@@ -41,7 +42,7 @@ class Fitted:
     @cached_property
     def numbers(self) -> tuple[Any, ...]:
         """For kernels."""
-        link, largest = (kernels.RESIDUAL, 0.0) if self.largest is None else (kernels.MEAN, self.largest)
+        link, largest = (codes.RESIDUAL, 0.0) if self.largest is None else (codes.MEAN, self.largest)
         nothing = np.empty(0)
         if self.columns is None:
             return (nothing,) * 6 + (self.constant, link, largest)
@@ -145,7 +146,7 @@ class Squares(_OfLine):
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
-        return kernels.SQUARES, (self.offset, self.far, self.near, self.inside)
+        return codes.SQUARES, (self.offset, self.far, self.near, self.inside)
 
 
 def instrument(line: Array, spread: float) -> Array:
@@ -173,7 +174,7 @@ class Instrument(_OfLine):
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
-        return kernels.INSTRUMENT, (_range(self.spread), self.spread)
+        return codes.INSTRUMENT, (_range(self.spread), self.spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +186,7 @@ class Product(_OfLine):
     constant: float
     multiplier: float
     spread: float
-    clip: float
+    clip: Clip
     centre: float
 
     @property
@@ -196,14 +197,14 @@ class Product(_OfLine):
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """Products of a block of rows."""
         line = self.line(X)
-        e = np.nan_to_num(self.target(y) - self.constant - self.multiplier * line, nan=0.0)
+        e = self.target(y) - self.constant - self.multiplier * line
         u = np.clip(instrument(line, self.spread) - self.centre, -1.0, 1.0)
-        return (np.clip(e, -self.clip, self.clip) * u)[:, None]
+        return (self.clip(e) * u)[:, None]
 
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
-        return kernels.PRODUCT, (_range(self.spread), self.constant, self.multiplier, self.clip, self.centre)
+        return codes.PRODUCT, (_range(self.spread), self.constant, self.multiplier, self.centre, *self.clip.numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +213,7 @@ class Level(_OfLine):
 
     line: Fitted
     target: Target
-    clip: float
+    clip: Clip
 
     @property
     def width(self) -> int:
@@ -221,13 +222,12 @@ class Level(_OfLine):
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """Residuals of a block of rows."""
-        e = np.nan_to_num(self.target(y) - self.line(X), nan=0.0)
-        return np.clip(e, -self.clip, self.clip)[:, None]
+        return self.clip(self.target(y) - self.line(X))[:, None]
 
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
-        return kernels.LEVEL, (self.clip,)
+        return codes.LEVEL, self.clip.numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +245,7 @@ class SquaredLine(_OfLine):
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
-        return kernels.SQUARED_LINE, (_range(self.spread),)
+        return codes.SQUARED_LINE, (_range(self.spread),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +266,7 @@ class BoundedProducts(_OfLine):
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
-        return kernels.BOUNDED_PRODUCTS, (_range(self.spread), self.level, self.multiplier)
+        return codes.BOUNDED_PRODUCTS, (_range(self.spread), self.level, self.multiplier)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,4 +286,4 @@ class FittedMeans(_OfLine):
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
-        return kernels.FITTED_MEANS, (self.cap,)
+        return codes.FITTED_MEANS, (self.cap,)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard import kernels
 from tailguard._optional import import_optional
 from tailguard.engines.vectors import KernelBlock, RowFunction
-from tailguard.kernels import default_sums as kernels
 from tailguard.truncation import Grid
 
 Array = NDArray[np.float64]
@@ -19,7 +19,9 @@ Integers = NDArray[np.int64]
 
 def passes(rows: Any) -> Any:
     """Functions that add up integers over rows where they are: in memory, or on a GPU."""
-    return kernels if isinstance(rows, np.ndarray) else import_optional("tailguard.kernels.triton_default", "gpu")
+    if isinstance(rows, np.ndarray):
+        return kernels.default_sums
+    return import_optional("tailguard.kernels.triton_default", "gpu")
 
 
 class Vectors:

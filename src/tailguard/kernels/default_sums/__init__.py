@@ -11,7 +11,7 @@ function            adds
 `score_table`       the same with every clip of a grid at once
 `class_scores`      the same for several classes
 `line_sizes`        a histogram of absolute residuals of a line
-`line_vectors`      one or two numbers that depend on a line and the target: see the codes
+`line_vectors`      one or two numbers that depend on a line and the target: see `codes`
 `target_vectors`    one or more numbers that depend on the target alone
 ==================  ====================================================================================
 
@@ -19,36 +19,12 @@ function            adds
 built that is larger than a tile. `tile` says how rows are taken and what guards them.
 """
 
-from tailguard.kernels.default_sums.columns import EXPONENTS, SUBNORMAL, column_counts, column_moments, near_counts
+from tailguard.kernels.default_sums.columns import column_counts, column_moments, near_counts
 from tailguard.kernels.default_sums.design import class_scores, design_gram, scores
-from tailguard.kernels.default_sums.line import (
-    BOUNDED_PRODUCTS,
-    FITTED_MEANS,
-    INSTRUMENT,
-    LEVEL,
-    PRODUCT,
-    SQUARED_LINE,
-    SQUARES,
-    line_sizes,
-    line_vectors,
-    target_vectors,
-)
-from tailguard.kernels.default_sums.residuals import LOG_ODDS, MEAN, RESIDUAL
+from tailguard.kernels.default_sums.line import line_sizes, line_vectors, target_vectors
 from tailguard.kernels.default_sums.table import score_table
 
 __all__ = [
-    "BOUNDED_PRODUCTS",
-    "EXPONENTS",
-    "FITTED_MEANS",
-    "INSTRUMENT",
-    "LEVEL",
-    "LOG_ODDS",
-    "MEAN",
-    "PRODUCT",
-    "RESIDUAL",
-    "SQUARED_LINE",
-    "SQUARES",
-    "SUBNORMAL",
     "class_scores",
     "column_counts",
     "column_moments",

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from tailguard.kernels.codes import SUBNORMAL
+from tailguard.kernels.compiling import njit
 from tailguard.kernels.default_sums.tile import EXACT, FLUSH, OPTIONS, TILE, add_vectors, flush
-
-# Exponents of floats as `column_counts` finds them: the bits, shifted, with 64 more for subnormal numbers.
-SUBNORMAL = 64
-EXPONENTS = 2049 + SUBNORMAL
 
 
 @njit(**OPTIONS)

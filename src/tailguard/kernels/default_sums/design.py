@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from tailguard.kernels.default_sums.residuals import residuals, targets
+from tailguard.kernels.compiling import njit
+from tailguard.kernels.default_sums.residuals import residuals, stretched, targets
 from tailguard.kernels.default_sums.tile import (
     EXACT,
     FLUSH,
@@ -94,10 +94,10 @@ def _flush_square(acc, total):
 
 @njit(**OPTIONS, fastmath=EXACT)
 def scores(
-    X, y, lower, upper, mean, scale, shift, rotation, constant, radius, cap, theta, offset, link, largest, target, edge,
-    bound, per_unit, total,
+    X, y, lower, upper, mean, scale, shift, rotation, constant, radius, cap, theta, offset, link, largest, target, far,
+    near, stretch, bound, per_unit, total,
 ):  # fmt: skip
-    """Add ``w a clip(r, -edge, edge)``, r as `residuals` has it, scaled down to the bound."""
+    """Add ``w a c(r)``, r as `residuals` has it and c a clip, scaled down to the bound."""
     n, d = X.shape
     z, a, acc = np.zeros((d, TILE)), np.empty((d + 1, TILE)), np.zeros((d + 1, TILE))
     size, weight, eta, t = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.zeros(TILE)
@@ -114,10 +114,7 @@ def scores(
         targets(y, start, count, target[0], target[1], target[2], target[3], target[4], target[5], t)
         residuals(eta, t, link, largest, eta)
         for i in range(TILE):
-            r = eta[i]
-            r = -edge if r < -edge else r
-            r = edge if r > edge else r
-            weight[i] = weight[i] * r
+            weight[i] = weight[i] * stretched(eta[i], far, near, stretch)
             size[i] = size[i] * abs(weight[i])
         scales(size, count, bound, per_unit, size)
         for i in range(TILE):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from tailguard.kernels.default_sums.residuals import bounded_score, clip, number, places, residuals, targets
+from tailguard.kernels.codes import BOUNDED_PRODUCTS, INSTRUMENT, LEVEL, PRODUCT, SQUARED_LINE, SQUARES
+from tailguard.kernels.compiling import njit
+from tailguard.kernels.default_sums.residuals import bounded_score, clip, number, places, residuals, stretched, targets
 from tailguard.kernels.default_sums.tile import (
     EXACT,
     FLUSH,
@@ -19,14 +20,6 @@ from tailguard.kernels.default_sums.tile import (
     standardise,
     turn,
 )
-
-LEVEL = 0  # clip(t - eta, c)
-SQUARES = 1  # min(r^2, c^2) and (clip(r + offset, c) - clip(r, c')/q)^2 of r = eta - t, less half of their bounds
-INSTRUMENT = 2  # u, u clip(eta/spread, 4)/2
-PRODUCT = 3  # e clip(u - centre, 1) with e = clip(t - constant - multiplier eta, c)
-SQUARED_LINE = 4  # u, u^2 - 1/2
-BOUNDED_PRODUCTS = 5  # s, s u with the logistic score s of level + multiplier eta
-FITTED_MEANS = 6  # min(t, b) - b/2, min(exp(eta), b) - b/2
 
 
 @njit(**OPTIONS, fastmath=EXACT)
@@ -68,7 +61,7 @@ def line_vectors(
         targets(y, start, count, target[0], target[1], target[2], target[3], target[4], target[5], t)
         if code == LEVEL:
             for i in range(TILE):
-                v[0, i] = clip(number(t[i] - eta[i]), q[0])
+                v[0, i] = stretched(number(t[i] - eta[i]), q[0], q[1], q[2])
         elif code == SQUARES:
             offset, far, near, inside = q[0], q[1], q[2], q[3]
             top, other = far * far, (far + near / inside) * (far + near / inside)
@@ -85,8 +78,8 @@ def line_vectors(
                 v[1, i] = u * clip(eta[i] / q[1], 4.0) / 2.0
         elif code == PRODUCT:
             for i in range(TILE):
-                e = clip(number(t[i] - q[1] - q[2] * eta[i]), q[3])
-                v[0, i] = e * clip(clip(eta[i] / q[0], 1.0) - q[4], 1.0)
+                e = stretched(number(t[i] - q[1] - q[2] * eta[i]), q[4], q[5], q[6])
+                v[0, i] = e * clip(clip(eta[i] / q[0], 1.0) - q[3], 1.0)
         elif code == SQUARED_LINE:
             for i in range(TILE):
                 u = clip(eta[i] / q[0], 1.0)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from tailguard.kernels.codes import LOG_ODDS, MEAN
+from tailguard.kernels.compiling import njit
 from tailguard.kernels.default_sums.tile import EXACT, OPTIONS, TILE
-
-RESIDUAL, MEAN, LOG_ODDS = 0, 1, 2  # what `residuals` compares with the target
 
 
 @njit(**OPTIONS, fastmath=EXACT)
@@ -30,6 +29,13 @@ def clip(x, bound):
     """Within ``[-bound, bound]``; what is not a number stays so."""
     x = -bound if x < -bound else x
     return bound if x > bound else x
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def stretched(x, far, near, stretch):
+    """The clip of `tailguard.default.rows.Clip`."""
+    x = clip(x, far)
+    return x + stretch * (x - clip(x, near))
 
 
 @njit(**OPTIONS, fastmath=EXACT)

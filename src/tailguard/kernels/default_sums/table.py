@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from tailguard.kernels.compiling import njit
 from tailguard.kernels.default_sums.design import design, mallows
 from tailguard.kernels.default_sums.residuals import places, residuals, targets
 from tailguard.kernels.default_sums.tile import (

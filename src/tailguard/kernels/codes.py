@@ -1,0 +1,25 @@
+"""Numbers that tell kernels what to do: for those who call them, and on every engine the same."""
+
+from __future__ import annotations
+
+# Losses: multipliers that are given, or the derivative of a loss.
+GIVEN, SQUARED, LOGISTIC, HUBER, POISSON = 0, 1, 2, 3, 4
+
+# Truncations.
+L2, COORDINATE, SMOOTH = 0, 1, 2
+
+# What `default_sums.residuals` compares with the target.
+RESIDUAL, MEAN, LOG_ODDS = 0, 1, 2
+
+# What `default_sums.line_vectors` adds for a row with target t and line eta; u = clip(eta/range, 1).
+LEVEL = 0  # c(t - eta), c a clip by its far, near and stretch
+SQUARES = 1  # min(r^2, c^2) and (clip(r + offset, c) - clip(r, c')/q)^2 of r = eta - t, less half of their bounds
+INSTRUMENT = 2  # u, u clip(eta/spread, 4)/2
+PRODUCT = 3  # c(e) clip(u - centre, 1) with e = t - constant - multiplier eta
+SQUARED_LINE = 4  # u, u^2 - 1/2
+BOUNDED_PRODUCTS = 5  # s, s u with the logistic score s of level + multiplier eta
+FITTED_MEANS = 6  # min(t, b) - b/2, min(exp(eta), b) - b/2
+
+# Exponents of floats as `default_sums.column_counts` finds them: the bits, shifted, with 64 more for subnormal numbers.
+SUBNORMAL = 64
+EXPONENTS = 2049 + SUBNORMAL
