@@ -95,9 +95,9 @@ def verdict(value: float, target: float) -> str:
     return "met" if value <= target else f"**not met**, {value / target:.2f} x"
 
 
-def fitted(name: str, X: Array, y: Array, epsilon: float, seed: int) -> Any:
+def fitted(name: str, X: Array, y: Array, epsilon: float, seed: int, delta: float | None = None) -> Any:
     """Fit an estimator with nothing but epsilon."""
-    return ESTIMATORS[name](epsilon, random_state=seed, threads=1).fit(X, y)
+    return ESTIMATORS[name](epsilon, delta, random_state=seed, threads=1).fit(X, y)
 
 
 # ------------------------------------------------------------------------------------------------------------- clean
@@ -105,6 +105,9 @@ def fitted(name: str, X: Array, y: Array, epsilon: float, seed: int) -> Any:
 # (design, estimator): slope risk at epsilon .1, .5 and 1 that issue 4 asks for.
 TARGETS = {("nl", "Huber"): (0.0010, 0.0005, 0.00045), ("nl", "Ridge"): (0.0025, 0.0012, 0.0010)}
 EPSILONS = (0.1, 0.5, 1.0)
+# The targets are figures of a prototype, which has them with this delta; the default at n = 1e5 is 3e-8, which is 1.45 x
+# the noise variance.
+TARGET_DELTA = 1e-6
 
 
 def clean(run: Run) -> None:
@@ -138,20 +141,28 @@ def clean(run: Run) -> None:
     def median(name: str, method: str, epsilon: float) -> float:
         return float(np.median([r[0] for r in risks[name, method, epsilon]]))
 
+    def at_target_delta(name: str, method: str, epsilon: float) -> float:
+        found = []
+        for seed in run.seed_range():
+            task = designs.linear_task(name, n, d, seed)
+            model = fitted(method, task.X, task.y, epsilon, seed, TARGET_DELTA)
+            found.append(task.slope_risk(model.predict(task.fresh)))
+        return float(np.median(found))
+
+    asked = [
+        (name, method, epsilon, limit, "")
+        for (name, method), limits in TARGETS.items()
+        for epsilon, limit in zip(EPSILONS, limits, strict=True)
+    ]
+    asked += [("nl", method, 0.5, median("nl", "OLS", 0.0), "OLS ") for method in ESTIMATORS]
+    asked += [("het", "Ridge", 1.0, 2.0 * median("het", "OLS", 0.0), "2 x OLS ")]
     rows = []
-    for (name, method), limits in TARGETS.items():
-        for epsilon, limit in zip(EPSILONS, limits, strict=True):
-            found = median(name, method, epsilon)
-            label = f"{LINEAR[name][2]}, {method}, ε = {epsilon:g}"
-            rows.append([label, number(found), f"≤ {number(limit)}", verdict(found, limit)])
-    for method in ESTIMATORS:
-        found, limit = median("nl", method, 0.5), median("nl", "OLS", 0.0)
-        rows.append(
-            [f"{LINEAR['nl'][2]}, {method}, ε = .5", number(found), f"OLS {number(limit)}", verdict(found, limit)]
-        )
-    found, limit = median("het", "Ridge", 1.0), 2.0 * median("het", "OLS", 0.0)
-    rows.append([f"{LINEAR['het'][2]}, Ridge, ε = 1", number(found), f"2 x OLS {number(limit)}", verdict(found, limit)])
-    run.table("median slope risk against its target", ["cell", "found", "target", "verdict"], rows)
+    for name, method, epsilon, limit, of in asked:
+        strict, usual = median(name, method, epsilon), at_target_delta(name, method, epsilon)
+        cells = [f"{number(strict)}: {verdict(strict, limit)}", f"{number(usual)}: {verdict(usual, limit)}"]
+        rows.append([f"{LINEAR[name][2]}, {method}, ε = {epsilon:g}", f"≤ {of}{number(limit)}", *cells])
+    heads = ["cell", "target", "δ by default", f"δ = {TARGET_DELTA:g}"]
+    run.table("median slope risk against its target", heads, rows)
 
 
 # ------------------------------------------------------------------------------------------------------------ oracle

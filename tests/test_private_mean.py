@@ -193,3 +193,11 @@ def test_bad_arguments_are_refused(arguments, words):
 def test_no_epsilon_is_refused(method):
     with pytest.raises((ValueError, TypeError), match="epsilon"):
         mean(np.zeros(100), None, method)
+
+
+def test_the_mean_of_a_column_is_a_number():
+    x = np.random.default_rng(0).standard_normal((500, 2))
+    one = tg.private_mean(x[:, 0], 1.0, random_state=0)
+    assert float(one) == one.value
+    with pytest.raises(TypeError, match=r"2 columns: take \.value"):
+        float(tg.private_mean(x, 1.0, random_state=0))

@@ -57,6 +57,12 @@ class MeanResult:
     privacy: PrivacyReport = field(repr=False)
     uncertainty: Uncertainty | None = field(default=None, repr=False)
 
+    def __float__(self) -> float:
+        """The mean of a column as a number."""
+        if np.ndim(self.value):
+            raise TypeError(f"these are the means of {len(self.value)} columns: take .value")
+        return float(self.value)
+
     @property
     def stderr(self) -> Any:
         """Standard error of every mean, sampling error and privacy noise together; infinite where it is not known."""

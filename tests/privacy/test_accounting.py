@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from tailguard.privacy import (
@@ -214,3 +215,12 @@ def test_cost_is_monotone_in_every_parameter():
     price = epsilon_of(base, DELTA)
     assert all(epsilon_of(events, DELTA) > price for events in more)
     assert epsilon_of(base, 2 * DELTA) < price
+
+
+@pytest.mark.parametrize("mu", [0.5, 30.0, 1000.0])
+def test_a_price_does_not_depend_on_how_numpy_takes_underflow(mu):
+    """Somebody who has floats raise still gets a price, and the same one: epsilon is in the hundreds, or more."""
+    events = [Gaussian(mu, samples=10)]
+    with np.errstate(all="raise"):
+        found = epsilon_of(events, DELTA)
+    assert found == epsilon_of(events, DELTA)

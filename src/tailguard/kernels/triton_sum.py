@@ -316,9 +316,9 @@ def truncated_sum(
         width = D + 1 if INTERCEPT else D
         for i in tl.static_range(len(acc)):
             column = 4 * Q * (i // 4) + i % 4 + 4 * tl.arange(0, Q)
-            tl.atomic_add(total + output * width + column, tl.sum(acc[i], 1) - excess, mask=column < D)
+            tl.atomic_add(total + output * width + column, tl.sum(acc[i], 1) - excess, mask=column < D, sem="relaxed")
         if INTERCEPT:
-            tl.atomic_add(total + output * width + D, tl.sum(acc_intercept, 0) - excess)
+            tl.atomic_add(total + output * width + D, tl.sum(acc_intercept, 0) - excess, sem="relaxed")
 
 
 @triton.jit

@@ -39,8 +39,6 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from tailguard import _checks
 from tailguard.privacy.concentrated import zcdp_delta, zcdp_epsilon, zcdp_rho
 from tailguard.privacy.events import (
@@ -142,7 +140,7 @@ def epsilon_of(events: Iterable[Event], delta: float, relation: Relation | None 
     if shrunk <= 0.0:
         return exact
     continuous = _price(known, shrunk, relation)
-    log_tail = math.log(4.0 * draws) + float(np.logaddexp(0.0, continuous)) + _LOG_GRID_TAIL
+    log_tail = math.log(4.0 * draws) + max(0.0, continuous) + math.log1p(math.exp(-abs(continuous))) + _LOG_GRID_TAIL
     log_tail += math.fsum(math.log(event.runs) for event in known if isinstance(event, Selection))
     if log_tail > math.log(_TAIL_SHARE) + math.log(delta):
         return exact
