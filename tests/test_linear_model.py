@@ -512,3 +512,11 @@ def test_labels_that_cannot_be_labels_are_foreign():
     y[3], y[4], y[5] = [1], {"a": 1}, None
     model = tg.PrivateLogisticRegression(classes=[0, 1], random_state=0).fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_a_predicted_mean_may_be_as_small_as_it_is():
+    """Somebody who has floats raise still gets it: exp of minus a thousand is 0."""
+    model = fitted("Poisson")
+    model.intercept_ = -1000.0
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(model.predict(np.zeros((3, 3))), 0.0)

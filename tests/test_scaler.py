@@ -72,6 +72,13 @@ def test_no_value_can_stretch_or_stop_a_fit():
         assert np.all(scaler.scale_ > 0.0)
 
 
+def test_a_hint_that_is_wrong_by_any_factor_leaves_numbers():
+    X = np.full((200, 1), 1e308) * np.random.default_rng(0).choice([-1.0, 1.0], (200, 1))
+    scaler = tg.PrivateScaler(1.0, hints=tg.Hints(moment=1e-200), random_state=0).fit(X)
+    assert np.all(np.isfinite(scaler.transform(X)))
+    assert np.isnan(scaler.transform([[np.nan]])).all()
+
+
 def test_scaling_is_undone():
     X = table(2000)
     scaler = tg.PrivateScaler(1.0, random_state=0).fit(X)

@@ -22,6 +22,8 @@ from tailguard.hints import Hints
 from tailguard.linear_model.rows import checked_rows, persons, remember
 from tailguard.privacy import PrivacyReport
 
+_LARGEST = 1e150  # scaled value
+
 Array = NDArray[np.float64]
 
 
@@ -158,7 +160,8 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _scaled(self, rows: NDArray[Any]) -> Array:
         with np.errstate(all="ignore"):
             inside = np.clip(np.asarray(rows, np.float64), self.lower_, self.upper_)
-            return np.asarray((inside - self.mean_) / self.scale_)
+            # A hint may be wrong by any factor; what is missing stays so.
+            return np.clip((inside - self.mean_) / self.scale_, -_LARGEST, _LARGEST)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Return scaled rows to the units of the data; what was truncated stays so.

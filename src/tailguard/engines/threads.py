@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from threading import Lock
+from threading import Lock, current_thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from tailguard._checks import count
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
+_NAME = "tailguard-kernels"
 _pool: ThreadPoolExecutor | None = None
 _lock, _users = Lock(), 0
 _limit: Any = None
@@ -54,7 +55,8 @@ def parallel_map(
             return [function(task) for task in share]
 
     with plain_products() if products else nullcontext():
-        if threads == 1 or len(tasks) < 2:
+        # A thread of the pool works itself: waiting for others of the pool, all of them could wait for each other.
+        if threads == 1 or len(tasks) < 2 or current_thread().name.startswith(_NAME):
             return run(tasks)
         return _run_in_pool(run, tasks, threads)
 
@@ -62,7 +64,7 @@ def parallel_map(
 def _run_in_pool(run: Callable[[list[Task]], list[Answer]], tasks: list[Task], threads: int) -> list[Answer]:
     global _pool
     if _pool is None:
-        _pool = ThreadPoolExecutor(max_workers=max(32, threads), thread_name_prefix="tailguard")
+        _pool = ThreadPoolExecutor(max_workers=max(32, threads), thread_name_prefix=_NAME)
     # No more than `threads` tasks run at a time, each a share of the list. The first runs here: it takes a tenth of a
     # millisecond to wake a thread, and a step may take two.
     shares = [tasks[k::threads] for k in range(min(threads, len(tasks)))]

@@ -218,4 +218,5 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         ndarray of shape (n,)
             Positive numbers.
         """
-        return cast(Array, self._predictor(X, lambda z: np.exp(np.minimum(z, 700.0))))
+        with np.errstate(under="ignore"):
+            return cast(Array, self._predictor(X, lambda z: np.exp(np.minimum(z, 700.0))))
