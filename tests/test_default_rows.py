@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from default_rows import GRID, STRETCHED, TARGET, D, counts, design, table, vectors
+from tailguard import kernels
 from tailguard.default import rows as r
 from tailguard.default.columns import Columns
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.whitening import Design
 from tailguard.engines.memory import InMemory
+from tailguard.kernels import codes
 from tailguard.kernels.default_sums.tile import FLUSH, TILE
 from tailguard.means.queries import Queries, Together
 from tailguard.privacy import Account, Budget, SeededNoise
@@ -87,6 +89,25 @@ def test_a_vector_with_an_entry_that_is_no_number_adds_nothing(rotated):
     assert added[:, :-1].any() == (rotated == 1.0)
 
 
+@pytest.mark.parametrize("bits", [30, 40])
+def test_a_row_of_a_table_that_would_be_too_long_is_counted_only(bits):
+    """Whatever units the kernel is asked for: its sums have room for 2^30 a row."""
+    score = ScoreTable(design(), np.full(D + 1, 0.3), TARGET, GRID, N)
+    X, y = table(N, 12)
+    at = score.theta, 0.0, codes.RESIDUAL, 0.0, TARGET.numbers, GRID
+    per_size, per_clip = 2.0**bits / 1.5, 2.0**bits / 1.5 / np.append(GRID, np.inf)
+    longest = 0.0
+    for i in range(N):
+        total = np.zeros(score.shape, np.int64)
+        rows = X[i : i + 1], y[i : i + 1]
+        kernels.default_sums.score_table(*rows, *score.design.numbers, *at, per_clip, per_size, total)
+        assert total[:, -1].sum() == 1
+        halves = total[:, :-1].sum(axis=0).reshape(2, D + 1)
+        longest = max(longest, np.linalg.norm(halves, axis=1).max())
+    assert longest <= 2.0**30 + math.sqrt(D + 1) / 2.0 + 1.0
+    assert longest > 2.0**29 or bits > 30
+
+
 @pytest.mark.parametrize("name", COUNTS)
 def test_counts_are_those_of_their_definition(name):
     X, y = table(2000, 3)
@@ -134,9 +155,34 @@ def test_bits_do_not_depend_on_blocks_threads_storage_or_order(name):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(total))(X, y), whole)
 
 
+@pytest.mark.parametrize("d", [1, 4, 7, 8, 13])
+def test_any_number_of_columns_in_any_layout(d):
+    """Columns are taken four and rows eight at a time, but for the last ones: a single row is never taken so."""
+    X, y = table(N, 11, d, dtype=np.float32)
+    rows, bound = vectors(d)["score"]
+    grid = Grid.of(L2Clip(bound), N)
+    scores = ScoreTable(design(d), rows.theta, TARGET, GRID, N)
+    by_columns, with_gaps = np.empty((d, N + 1), np.float32).T[:-1], np.empty((2 * N, 3 * d), np.float32)[::2, ::3]
+    backwards = np.ascontiguousarray(X[::-1])[::-1]
+    for layout in (by_columns, with_gaps):
+        layout[:] = X
+    for total in (rows.clipped(grid), r.DesignRows(design(d)).gram(2.0, 19), scores):
+        one_by_one = sum(total(X[i : i + 1], y[i : i + 1]) for i in range(N))
+        for layout in (X, by_columns, with_gaps, backwards):
+            layout.flags.writeable = False
+            np.testing.assert_array_equal(total(layout, y), one_by_one)
+    expected = defined(rows, X.astype(np.float64), y, grid).sum(axis=0)
+    np.testing.assert_allclose(rows.clipped(grid)(X, y).ravel(), expected, rtol=0.0, atol=N)
+    clip = r.Clip(float(GRID[6]))
+    release = Grid.of(L2Clip(1.5 * clip.bound), N)
+    expected = defined(scores.score(clip), X.astype(np.float64), y, release).sum(axis=0)
+    np.testing.assert_allclose(scores.total_at(scores(X, y), clip, release), expected, rtol=0.0, atol=4.0 * N)
+    assert np.abs(expected).max() > N * 2**10  # power
+
+
 def test_a_large_block_takes_several_flushes():
     """More rows than float64 adds up exactly before they go to integers: 2^21, and 2^14 for the Gram matrix."""
-    X, y = np.full((2**21 + 100, 1), 0.9, np.float32), np.full(2**21 + 100, 30.0)
+    X, y = np.full((2**21 + 100, 1), 1e3, np.float32), np.full(2**21 + 100, 30.0)
     X[::7], y[::3] = -0.4, -30.0
     one = design(1)
     assert len(X) > FLUSH * TILE > 2**14
@@ -149,6 +195,7 @@ def test_a_large_block_takes_several_flushes():
         each = [total(row[None, :1], row[1:]) for row in rows]
         expected = sum(count * units for count, units in zip(repeats.tolist(), each, strict=True))
         np.testing.assert_array_equal(total(X, y), expected)
+    assert np.abs(expected).max() > 2**50  # power: more than a table holds between two flushes
 
 
 def test_the_gram_matrix_is_that_of_its_rows():

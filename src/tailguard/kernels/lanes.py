@@ -272,7 +272,7 @@ lowest = _bit_count("cttz", "Which bit of an integer is the first that is set; 6
 
 @intrinsic
 def pointer(typingctx: Any, array: Any) -> Any:
-    """To the memory of a C-contiguous array."""
+    """To the first entry of an array; where the others are, its strides say."""
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return context.make_array(sig.args[0])(context, builder, args[0]).data

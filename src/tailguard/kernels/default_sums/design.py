@@ -16,6 +16,7 @@ from tailguard.kernels.default_sums.tile import (
     TILE,
     add_scaled,
     combine,
+    combine_all,
     flush,
     flush_table,
     lengths,
@@ -32,8 +33,7 @@ def design(z, rotation, constant, a):
     """Fill design vectors ``a = (constant, rotation z)``, (1 + d, TILE); a row of ``rotation`` for each coordinate."""
     for i in range(TILE):
         a[0, i] = constant
-    for k in range(rotation.shape[0]):
-        combine(z, rotation[k], 0.0, a[k + 1])
+    combine_all(z, rotation, a[1:])
 
 
 @njit(**OPTIONS, fastmath=EXACT)

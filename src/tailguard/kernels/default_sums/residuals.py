@@ -8,7 +8,8 @@ import numpy as np
 
 from tailguard.kernels.codes import LOG_ODDS, MEAN
 from tailguard.kernels.compiling import njit
-from tailguard.kernels.default_sums.tile import EXACT, OPTIONS, TILE
+from tailguard.kernels.default_sums.tile import EXACT, OPTIONS, TILE, load4, store4
+from tailguard.kernels.lanes import WIDTH, keep, pointer, spread, where
 
 
 @njit(**OPTIONS, fastmath=EXACT)
@@ -75,8 +76,13 @@ def places(values, grid, size, out):
     """Fill ``out`` with the number of points of the grid below the absolute values, and ``size`` with these."""
     for i in range(TILE):
         size[i] = abs(values[i])
-        out[i] = 0.0
-    for g in range(len(grid)):
-        edge = grid[g]
-        for i in range(TILE):
-            out[i] += 1.0 if size[i] > edge else 0.0
+    data, into = pointer(size), pointer(out)
+    for i in range(0, TILE, 4 * WIDTH):
+        s0, s1, s2, s3 = load4(data, i)
+        n0 = n1 = n2 = n3 = spread(0.0)
+        for g in range(len(grid)):
+            edge = grid[g]
+            n0, n1 = where(s0 > edge, n0 + 1.0, n0), where(s1 > edge, n1 + 1.0, n1)
+            n2, n3 = where(s2 > edge, n2 + 1.0, n2), where(s3 > edge, n3 + 1.0, n3)
+        store4(into, i, (n0, n1, n2, n3))
+    keep((size, out))

@@ -5,9 +5,11 @@ registers however few the columns are. A tile at the end is filled up, so that e
 sums over columns are added up in the order of the columns: what a row adds has the same bits wherever it stands, for
 any threads, blocks and storage.
 
-Every contribution is guarded where it is added (`add_vectors`): it is scaled down to its bound, rounded to an integer,
-and counts nothing if it is not a number. Integers below 2^53 add up exactly in float64, in any order; that is why
-`total_of` and `product` may be compiled with reassociation and nothing else may.
+Every contribution is guarded where it is added (`add_vectors`, and `table` in its own way): it is scaled down to its
+bound, rounded to an integer, and counts nothing if it is not a number. Integers below 2^53 add up exactly in float64,
+in any order; that is why `total_of` and `product` may be compiled with reassociation and nothing else may.
+
+What takes most of the time is written in lanes (`tailguard.kernels.lanes`): sums over columns stay in registers.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import math
 import numpy as np
 
 from tailguard.kernels.compiling import njit
+from tailguard.kernels.lanes import WIDTH, columns1, columns4, fma, keep, load, pointer, spread, store
 
 TILE = 64  # rows
 ROUND = 1.5 * 2.0**52
@@ -44,12 +47,48 @@ def product(a, b):
     return found
 
 
-@njit(**OPTIONS, fastmath=EXACT)
+@njit(**OPTIONS)
+def load4(data, at):
+    """Half a row of a tile: four registers."""
+    return load(data, at), load(data, at + WIDTH), load(data, at + 2 * WIDTH), load(data, at + 3 * WIDTH)
+
+
+@njit(**OPTIONS)
+def store4(data, at, values):
+    """Put four registers side by side."""
+    store(data, at, values[0])
+    store(data, at + WIDTH, values[1])
+    store(data, at + 2 * WIDTH, values[2])
+    store(data, at + 3 * WIDTH, values[3])
+
+
+@njit(**OPTIONS)
 def turn(X, start, count, z):
-    """Fill ``z[j, i] = X[start + i, j]``, (d, TILE)."""
-    for i in range(count):
-        for j in range(X.shape[1]):
-            z[j, i] = X[start + i, j]
+    """Fill ``z[j, i] = X[start + i, j]``, (d, TILE): a register at a time where rows or columns have no gaps."""
+    d, each = X.shape[1], X.itemsize
+    down, across = X.strides[0] // each, X.strides[1] // each
+    data, out = pointer(X), pointer(z)
+    if count == TILE and X.strides[0] == each and X.strides[1] == across * each:
+        for j in range(d):
+            for i in range(0, TILE, 4 * WIDTH):
+                store4(out, j * TILE + i, load4(data, start + i + j * across))
+    elif count == TILE and X.strides[1] == each and X.strides[0] == down * each:
+        whole = d - d % 4
+        for i in range(0, TILE, WIDTH):
+            first = (start + i) * down
+            for j in range(0, whole, 4):
+                x0, x1, x2, x3 = columns4(data, first + j, down)
+                store(out, j * TILE + i, x0)
+                store(out, (j + 1) * TILE + i, x1)
+                store(out, (j + 2) * TILE + i, x2)
+                store(out, (j + 3) * TILE + i, x3)
+            for j in range(whole, d):
+                store(out, j * TILE + i, columns1(data, first + j, down)[0])
+    else:
+        for i in range(count):
+            for j in range(d):
+                z[j, i] = X[start + i, j]
+    keep((X, z))
 
 
 @njit(**OPTIONS, fastmath=EXACT)
@@ -65,83 +104,59 @@ def standardise(z, lower, upper, mean, scale, shift):
             row[i] = (v if abs(v) < math.inf else 0.0) - away
 
 
-@njit(**OPTIONS, fastmath=EXACT)
+@njit(**OPTIONS)
 def combine(z, weights, constant, out):
     """Fill ``out[i] = constant + sum_j weights[j] z[j, i]``, added up in the order of j.
 
-    Eight columns at a time, so that few sums are written and read again; then four, two and one.
+    Half a tile at a time, so that its sums stay in registers.
     """
-    d = z.shape[0]
-    j = 0
-    if d < 8:
-        for i in range(TILE):
-            out[i] = constant
-    else:
-        w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
-        w4, w5, w6, w7 = weights[4], weights[5], weights[6], weights[7]
-        z0, z1, z2, z3, z4, z5, z6, z7 = z[0], z[1], z[2], z[3], z[4], z[5], z[6], z[7]
-        for i in range(TILE):
-            v = constant
-            v += z0[i] * w0
-            v += z1[i] * w1
-            v += z2[i] * w2
-            v += z3[i] * w3
-            v += z4[i] * w4
-            v += z5[i] * w5
-            v += z6[i] * w6
-            v += z7[i] * w7
-            out[i] = v
-        j = 8
-    while j + 8 <= d:
-        w0, w1, w2, w3 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-        w4, w5, w6, w7 = weights[j + 4], weights[j + 5], weights[j + 6], weights[j + 7]
-        z0, z1, z2, z3, z4, z5, z6, z7 = z[j], z[j + 1], z[j + 2], z[j + 3], z[j + 4], z[j + 5], z[j + 6], z[j + 7]
-        for i in range(TILE):
-            v = out[i]
-            v += z0[i] * w0
-            v += z1[i] * w1
-            v += z2[i] * w2
-            v += z3[i] * w3
-            v += z4[i] * w4
-            v += z5[i] * w5
-            v += z6[i] * w6
-            v += z7[i] * w7
-            out[i] = v
-        j += 8
-    if j + 4 <= d:
-        w0, w1, w2, w3 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-        z0, z1, z2, z3 = z[j], z[j + 1], z[j + 2], z[j + 3]
-        for i in range(TILE):
-            v = out[i]
-            v += z0[i] * w0
-            v += z1[i] * w1
-            v += z2[i] * w2
-            v += z3[i] * w3
-            out[i] = v
-        j += 4
-    if j + 2 <= d:
-        w0, w1 = weights[j], weights[j + 1]
-        z0, z1 = z[j], z[j + 1]
-        for i in range(TILE):
-            v = out[i]
-            v += z0[i] * w0
-            v += z1[i] * w1
-            out[i] = v
-        j += 2
-    if j < d:
-        w0, z0 = weights[j], z[j]
-        for i in range(TILE):
-            out[i] += z0[i] * w0
+    data, into = pointer(z), pointer(out)
+    for i in range(0, TILE, 4 * WIDTH):
+        v0 = v1 = v2 = v3 = spread(constant)
+        for j in range(z.shape[0]):
+            w = weights[j]
+            z0, z1, z2, z3 = load4(data, j * TILE + i)
+            v0, v1, v2, v3 = fma(z0, w, v0), fma(z1, w, v1), fma(z2, w, v2), fma(z3, w, v3)
+        store4(into, i, (v0, v1, v2, v3))
+    keep((z, out))
+
+
+@njit(**OPTIONS)
+def combine_all(z, weights, out):
+    """Fill ``out[k]`` with the combination by ``weights[k]`` without a constant, as `combine` does.
+
+    Four at a time, which share what they read; more sums than that do not fit into shorter registers.
+    """
+    d, data, into = z.shape[0], pointer(z), pointer(out)
+    whole = len(weights) - len(weights) % 4
+    for k in range(0, whole, 4):
+        a, b, c, e = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        for i in range(0, TILE, WIDTH):
+            v0 = v1 = v2 = v3 = spread(0.0)
+            for j in range(d):
+                x = load(data, j * TILE + i)
+                v0, v1, v2, v3 = fma(x, a[j], v0), fma(x, b[j], v1), fma(x, c[j], v2), fma(x, e[j], v3)
+            at = k * TILE + i
+            store(into, at, v0)
+            store(into, at + TILE, v1)
+            store(into, at + 2 * TILE, v2)
+            store(into, at + 3 * TILE, v3)
+    for k in range(whole, len(weights)):
+        combine(z, weights[k], 0.0, out[k])
+    keep((z, out))
 
 
 @njit(**OPTIONS, fastmath=EXACT)
 def lengths(v, out):
     """Fill ``out`` with the norms of the vectors of a tile, (width, TILE)."""
-    for i in range(TILE):
-        out[i] = 0.0
-    for k in range(v.shape[0]):
-        for i in range(TILE):
-            out[i] += v[k, i] * v[k, i]
+    data, into = pointer(v), pointer(out)
+    for i in range(0, TILE, 4 * WIDTH):
+        s0 = s1 = s2 = s3 = spread(0.0)
+        for k in range(v.shape[0]):
+            v0, v1, v2, v3 = load4(data, k * TILE + i)
+            s0, s1, s2, s3 = fma(v0, v0, s0), fma(v1, v1, s1), fma(v2, v2, s2), fma(v3, v3, s3)
+        store4(into, i, (s0, s1, s2, s3))
+    keep((v, out))
     for i in range(TILE):
         out[i] = math.sqrt(out[i])
 
