@@ -105,8 +105,8 @@ def fitted(name: str, X: Array, y: Array, epsilon: float, seed: int, delta: floa
 # (design, estimator): slope risk at epsilon .1, .5 and 1 that issue 4 asks for.
 TARGETS = {("nl", "Huber"): (0.0010, 0.0005, 0.00045), ("nl", "Ridge"): (0.0025, 0.0012, 0.0010)}
 EPSILONS = (0.1, 0.5, 1.0)
-# The targets are figures of a prototype, which has them with this delta; the default at n = 1e5 is 3e-8, with 1.45 times
-# the noise variance.
+# The targets are figures of a prototype, which has them with this delta. The default at n = 1e5 is 3e-8, which is 1.45
+# times the noise variance.
 TARGET_DELTA = 1e-6
 
 
