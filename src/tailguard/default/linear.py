@@ -94,9 +94,10 @@ LEVEL_ONLY = "level only: too few rows for so many columns at this epsilon"
 
 @dataclass
 class _Track:
-    """Iterates of one target: their average and the latest clip."""
+    """Iterates of one target: their average, where its clips are stretched, and the latest clip."""
 
     average: Average
+    octaves: float = 0.0  # before the clip; 0 for plain ones
     clip: float | None = None
 
 
@@ -202,7 +203,7 @@ class LinearFit:
         left = queries.account.left - kept
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
         self.tail = min(LARGEST_TAIL, TAIL * signal)
-        wide = self.wide = _Track(Average(np.zeros(p)))
+        wide = _Track(Average(np.zeros(p)), BEFORE if self.tail <= STRETCHED else 0.0)
         narrow = _Track(Average(np.zeros(p)))
         shares = [left * part for part in PHASES[self.target]]
 
@@ -249,8 +250,7 @@ class LinearFit:
             if t > 0 or table is None:
                 table = self._table(theta, GRID if track.clip is None else track.clip * AROUND)
                 queries.together(table)
-            octaves = BEFORE if track is self.wide and self.tail <= STRETCHED else 0.0
-            found = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / 3.0 / steps, octaves)
+            found = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / 3.0 / steps, track.octaves)
             track.clip, (clip, inside) = found.value, self._stretched(found)
             score = table.score(clip)
             gradient, sd = queries.mean("steps", score, design.width, design.radius * clip.bound, share * part)

@@ -202,7 +202,7 @@ class Together:
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.int64]:
         """Add up a block of rows."""
-        if len(self.sums) == 1:
+        if len(self.sums) == 1:  # nobody to share the cache with
             return self.sums[0](X, y).ravel()
         total, step = np.zeros(self.shape, np.int64), max(64, _CACHED // max(1, X.shape[1]))
         for start in range(0, len(X), step):
