@@ -250,8 +250,8 @@ def table(n: int = 30_000, d: int = 5, seed: int = 0) -> tuple[np.ndarray, np.nd
 
 
 @every_fit
-def test_threads_layout_and_precision_change_nothing(name):
-    """30,000 rows are three pieces; values are those of float32."""
+def test_threads_layout_and_precision_change_nothing(name, busy_threads):
+    """30,000 rows are three blocks; values are those of float32."""
     X, y = table()
     y = FITS[name][1](y)
     first = make(name, random_state=0, threads=1).fit(X, y)

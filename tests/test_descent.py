@@ -426,7 +426,7 @@ def test_a_state_survives_json_with_every_bit():
     assert np.signbit(copy.w[0, 2])
 
 
-def test_the_same_seed_gives_the_same_run_for_any_threads():
+def test_the_same_seed_gives_the_same_run_for_any_threads(busy_threads):
     X, y = table()
     runs = [
         clipped_gd(L.Logistic(), X, y, epsilon=1.0, clip=1.0, random_state=3, threads=threads) for threads in (1, 2, 4)

@@ -103,7 +103,7 @@ def test_truncated_sums_are_those_in_memory(build, truncation, dtype, blocks):
             np.testing.assert_array_equal(found, expected, err_msg=source)
 
 
-def test_the_order_of_rows_and_the_threads_do_not_matter(build):
+def test_the_order_of_rows_and_the_threads_do_not_matter(build, busy_threads):
     X, y = rows(3)
     vectors = Gradients(Squared(), np.ones((1, D)), False)
     whole = InMemory(X, y, 1).truncated_sum(vectors, grid("L2Clip"))

@@ -164,7 +164,7 @@ def test_the_sum_is_the_sum_over_any_blocks(name, source, seed, cuts):
 
 @every_truncation
 @every_source
-def test_same_bits_for_any_threads_and_pieces(name, source, monkeypatch):
+def test_same_bits_for_any_threads_and_pieces(name, source, monkeypatch, busy_threads):
     vectors, grid = setup(name, source)
     X, y = table(1)
     whole = integer_sum(X, y, vectors, grid)

@@ -20,8 +20,9 @@ from tailguard.truncation.grid import Grid
 # Compiled kernels read rows in place, in pieces of at most this many values: some milliseconds, beside which the
 # twentieth of one that Python takes for a piece does not count, and an interrupt need not wait long.
 _PIECE_VALUES = 2**24
-# Fewer are not worth waking a thread.
-_FEW_VALUES = 2**14
+# Fewer are not worth a thread: to wake one and wait for it takes up to a fifth of a millisecond on a virtual machine,
+# in which one core adds up about as many.
+_FEW_VALUES = 2**18
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ class InMemory:
             return self._compiled_sum(vectors.clipped(grid), shape, rows)
         count = self.n if rows is None else len(rows)
         direct = rows is None and vectors.compiled and self._in_place
-        sums = self._map(piece_sum, self._shares(count) if direct else self._blocks(count))
+        pieces = self._shares(count) if direct else self._blocks(count)
+        sums = parallel_map(piece_sum, pieces, thread_count(self.threads), products=not vectors.compiled)
         return np.sum(sums, axis=0) if sums else np.zeros(shape, dtype=np.int64)
 
     def integer_sum(self, function: BlockFunction, shape: tuple[int, ...]) -> NDArray[np.int64]:
