@@ -16,6 +16,7 @@ from tailguard.default.score_table import ScoreTable
 from tailguard.default.whitening import Design
 from tailguard.engines.memory import InMemory
 from tailguard.kernels import codes
+from tailguard.kernels.apart import Apart
 from tailguard.kernels.default_sums.tile import FLUSH, TILE
 from tailguard.means.queries import Queries, Together
 from tailguard.privacy import Account, Budget, SeededNoise
@@ -145,6 +146,8 @@ def test_bits_do_not_depend_on_blocks_threads_storage_or_order(name):
     whole = total(X, y)
     assert whole.any()
     np.testing.assert_array_equal(total(np.array(X, np.float64), y), whole)
+    columns = [column.astype(np.float64) for column in X.T]
+    np.testing.assert_array_equal(total(Apart.of(columns, np.dtype(np.float64)), y), whole)
     for cuts in ([1], [63, 64, 65, 130], list(range(1, N))):
         parts = zip(np.split(X, cuts), np.split(y, cuts), strict=True)
         np.testing.assert_array_equal(np.sum([total(*part) for part in parts], axis=0), whole)
@@ -164,6 +167,8 @@ def test_any_number_of_columns_in_any_layout(d):
     scores = ScoreTable(design(d), rows.theta, TARGET, GRID, N)
     by_columns, with_gaps = np.empty((d, N + 1), np.float32).T[:-1], np.empty((2 * N, 3 * d), np.float32)[::2, ::3]
     backwards = np.ascontiguousarray(X[::-1])[::-1]
+    columns = [np.concatenate([np.zeros(j, np.float32), column])[j:] for j, column in enumerate(X.T)]
+    apart = Apart.of(columns, X.dtype)
     for layout in (by_columns, with_gaps):
         layout[:] = X
     for total in (rows.clipped(grid), r.DesignRows(design(d)).gram(2.0, 19), scores):
@@ -171,6 +176,9 @@ def test_any_number_of_columns_in_any_layout(d):
         for layout in (X, by_columns, with_gaps, backwards):
             layout.flags.writeable = False
             np.testing.assert_array_equal(total(layout, y), one_by_one)
+        np.testing.assert_array_equal(total(apart, y), one_by_one)
+        some = [total(apart.rows(part), y[part]) for part in (slice(0, 70), slice(70, N))]
+        np.testing.assert_array_equal(sum(some), one_by_one)
     expected = defined(rows, X.astype(np.float64), y, grid).sum(axis=0)
     np.testing.assert_allclose(rows.clipped(grid)(X, y).ravel(), expected, rtol=0.0, atol=N)
     clip = r.Clip(float(GRID[6]))
@@ -178,6 +186,15 @@ def test_any_number_of_columns_in_any_layout(d):
     expected = defined(scores.score(clip), X.astype(np.float64), y, release).sum(axis=0)
     np.testing.assert_allclose(scores.total_at(scores(X, y), clip, release), expected, rtol=0.0, atol=4.0 * N)
     assert np.abs(expected).max() > N * 2**10  # power
+
+
+def test_columns_are_read_where_they_are_only_if_they_are_plain_arrays_of_one_type():
+    plain, kind = np.arange(6.0), np.dtype(np.float64)
+    assert Apart.of([plain, plain[::-1][::-1]], kind).shape == (6, 2)
+    shifted = np.zeros(49, np.uint8)[1:].view(np.float64)
+    for other in (plain.astype(np.float32), np.arange(6), np.arange(12.0)[::2], shifted, plain > 2.0):
+        assert Apart.of([plain, other], kind) is None
+        assert Apart.of([other, plain], kind) is None
 
 
 def test_a_large_block_takes_several_flushes():

@@ -18,8 +18,9 @@ import pytest
 
 import tailguard as tg
 from tailguard.engines import csv, elsewhere, engine_for, streamed
+from tailguard.engines.ahead import read_ahead
 from tailguard.engines.memory import InMemory
-from tailguard.engines.stored import MappedRows, read_ahead
+from tailguard.engines.stored import MappedRows
 from tailguard.engines.streamed import Streamed
 
 N, D = 3000, 4

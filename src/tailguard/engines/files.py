@@ -9,13 +9,17 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from tailguard._optional import import_optional
+from tailguard.engines.ahead import read_ahead
+from tailguard.engines.threads import thread_count
 
 _BUFFER = 2**20  # bytes read at a time, so that a large row group need not be in memory
+_AHEAD = 2  # batches of some columns that may wait for those of others
 _CSV_ENDINGS = (".csv", ".tsv", ".txt")
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 _ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
@@ -96,26 +100,41 @@ class ArrowBatches:
             files = None
         if files is None:
             yield from self._dataset.to_batches(columns=names, batch_size=size, fragment_readahead=1)
-            return
-        for fragment in files:
-            yield from self._read_fragment(fragment, names, size)
-
-    def _read_fragment(self, fragment: Any, names: list[str], size: int) -> Iterator[Any]:
-        if fragment.format.default_extname == "parquet" and self._plain(fragment, names):
-            groups = [group.id for group in fragment.row_groups]
-            with self._parquet.ParquetFile(fragment.path, filesystem=fragment.filesystem, buffer_size=_BUFFER) as file:
-                for batch in file.iter_batches(size, row_groups=groups, columns=names):
-                    yield batch.select(names)
-            return
-        yield from fragment.to_batches(
-            schema=self._dataset.schema, columns=names, batch_size=size, batch_readahead=2, fragment_readahead=1
-        )
+        elif all(self._plain(fragment, names) for fragment in files):
+            yield from self._read_parquet(files, names, size)
+        else:
+            for fragment in files:
+                yield from fragment.to_batches(
+                    schema=self._dataset.schema, columns=names, batch_size=size, batch_readahead=2, fragment_readahead=1
+                )
 
     def _plain(self, fragment: Any, names: list[str]) -> bool:
-        """Whether the file itself has all these columns with the types of the dataset."""
+        """Whether it is a Parquet file which itself has all these columns, with the types of the dataset."""
         schema = fragment.physical_schema
         own = dict(zip(schema.names, schema.types, strict=True))
-        return all(own.get(name) == self.types[name] for name in names)
+        parquet = fragment.format.default_extname == "parquet"
+        return parquet and all(own.get(name) == self.types[name] for name in names)
+
+    def _read_parquet(self, files: list[Any], names: list[str], size: int) -> Iterator[Any]:
+        """Columns are dealt out to threads that decode them, so that none waits for another before it is far ahead."""
+        arrow = import_optional("pyarrow", "arrow")
+        threads = min(thread_count(), len(names))
+        shares = [names[k::threads] for k in range(threads)]
+        with ExitStack() as readers:
+            parts = [
+                readers.enter_context(closing(read_ahead(self._read_columns(files, share, size), _AHEAD)))
+                for share in shares
+            ]
+            for batches in zip(*parts, strict=True):
+                columns = {name: batch.column(name) for batch in batches for name in batch.schema.names}
+                yield arrow.RecordBatch.from_arrays([columns[name] for name in names], names)
+
+    def _read_columns(self, files: list[Any], names: list[str], size: int) -> Iterator[Any]:
+        for fragment in files:
+            groups = [group.id for group in fragment.row_groups]
+            options = {"filesystem": fragment.filesystem, "buffer_size": _BUFFER, "pre_buffer": False}
+            with self._parquet.ParquetFile(fragment.path, **options) as file:
+                yield from file.iter_batches(size, row_groups=groups, columns=names, use_threads=False)
 
 
 def _paths(data: Any) -> list[str]:

@@ -152,9 +152,10 @@ class InMemory:
     ) -> NDArray[np.int64]:
         """Sum of a compiled function, for which it does not matter where rows are cut."""
         count = self.n if rows is None else len(rows)
-        in_place = rows is None and isinstance(self.X, np.ndarray)
-        # Copies of rows may be larger than those that Python functions work on: a piece is read once.
-        pieces = self._shares(count) if in_place else cut(count, 4 * block_rows(self.columns))
+        if rows is not None:
+            pieces = cut(count, block_rows(self.columns))
+        else:
+            pieces = self._shares(count) if isinstance(self.X, np.ndarray) else self.X.parts()
 
         def piece_sum(piece: slice) -> NDArray[np.int64]:
             X, y = self._compiled_piece(piece) if rows is None else self._piece(piece, rows)
@@ -187,12 +188,15 @@ class InMemory:
         y = np.zeros(len(X)) if self.y is None else np.ascontiguousarray(self.y[index], dtype=np.float64)
         return _read_only(X), _read_only(y)
 
-    def _compiled_piece(self, piece: slice) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _compiled_piece(self, piece: slice) -> tuple[Any, NDArray[Any]]:
         """Rows as they lie, row by row or column by column, for functions that take both."""
-        X = self.X[piece] if isinstance(self.X, np.ndarray) else self.X.as_columns(piece)
+        rows = piece.stop - piece.start
+        y = np.zeros(rows) if self.y is None else np.ascontiguousarray(self.y[piece], dtype=np.float64)
+        if not isinstance(self.X, np.ndarray):
+            return self.X.as_it_lies(piece), _read_only(y)
+        X = self.X[piece]
         if X.flags.f_contiguous:  # a few rows that are all: not worth compiling for
             X = np.ascontiguousarray(X)
-        y = np.zeros(len(X)) if self.y is None else np.ascontiguousarray(self.y[piece], dtype=np.float64)
         return _read_only(X), _read_only(y)
 
 

@@ -1,17 +1,11 @@
-"""Rows in storage, which are read anew on every pass: files of a `Source`, and memory-mapped arrays.
-
-`read_ahead` has a thread decode the next rows while others work on the last ones.
-"""
+"""Rows in storage, which are read anew on every pass: files of a `Source`, and memory-mapped arrays."""
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from queue import Full, Queue
-from threading import Event, Thread
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +14,6 @@ from tailguard.engines.labels import distinct, encode, pick
 from tailguard.engines.source import Part, Source
 
 Array = NDArray[np.float64]
-Item = TypeVar("Item")
 
 AHEAD = 3  # parts that the reader may be ahead, so that a thread that is free finds one ready
 _AT_WORK = 8  # parts of a mapped array that may be at work; with more threads some pages are mapped again
@@ -160,43 +153,6 @@ class MappedRows:
     def encoded(self, classes: Sequence[Any], values: Array) -> MappedRows:
         """Targets are in memory."""
         return replace(self, y=encode(np.asarray(self.y), classes, values))
-
-
-def read_ahead(items: Iterator[Item], depth: int) -> Generator[Item]:
-    """Yield items that a thread prepares, at most ``depth`` of them in advance; closing it stops the thread."""
-    queue: Queue[tuple[Item | None, BaseException | None]] = Queue(depth)
-    stop = Event()
-
-    def put(item: Item | None, error: BaseException | None = None) -> None:
-        while not stop.is_set():
-            with suppress(Full):
-                queue.put((item, error), timeout=0.1)
-                return
-
-    def work() -> None:
-        try:
-            with np.errstate(all="ignore"):
-                for item in items:
-                    put(item)
-                    if stop.is_set():
-                        break
-            put(None)
-        except BaseException as error:
-            put(None, error)
-
-    reader = Thread(target=work, name="tailguard-reader", daemon=True)
-    reader.start()
-    try:
-        while True:
-            item, error = queue.get()
-            if error is not None:
-                raise error
-            if item is None:
-                return
-            yield item
-    finally:
-        stop.set()
-        reader.join()
 
 
 def length_of(features: Any) -> int:

@@ -12,6 +12,7 @@ for each output, and one column for each thread), and `take`, for Algorithm 1, t
 
 from __future__ import annotations
 
+import itertools
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -26,15 +27,18 @@ from numpy.typing import NDArray
 
 from tailguard import kernels
 from tailguard._checks import ShapeError, as_numbers, data_matrix
+from tailguard.engines.ahead import read_ahead
 from tailguard.engines.engine import BlockFunction, Engine, Target, block_rows
 from tailguard.engines.memory import InMemory
 from tailguard.engines.source import Part, Source
-from tailguard.engines.stored import AHEAD, MappedRows, Rows, SourceRows, length_of, mapping_of, read_ahead
+from tailguard.engines.stored import AHEAD, MappedRows, Rows, SourceRows, length_of, mapping_of
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowVectors
+from tailguard.kernels.apart import Apart
 from tailguard.truncation.grid import Grid
 
 Array = NDArray[np.float64]
+Places = range | NDArray[np.int64]  # of rows in a part
 
 _BLOCKS = 16  # blocks of 2**16 values in a buffer: 8 MiB of float64
 _RESIDENT = 2**28  # bytes from which a memory-mapped array is streamed; a smaller one may as well stay
@@ -257,7 +261,7 @@ class Streamed:
             if rows is None and not len(buffer) and isinstance(features, np.ndarray) and length == size:
                 yield InMemory(features, y if targets is None else targets, self.threads)
                 continue
-            wanted = np.arange(length)
+            wanted: Places = range(length)
             if rows is not None:
                 wanted = rows[slice(*np.searchsorted(rows, [start, start + length]))] - start
             start += length
@@ -289,7 +293,7 @@ class _Buffer:
 
     def __init__(self, columns: int, dtype: np.dtype[Any]) -> None:
         self.columns, self.dtype = columns, dtype
-        self._parts: list[tuple[Any, NDArray[np.int64]]] = []
+        self._parts: list[tuple[Any, Places]] = []
         self._ends = [0]
 
     def __len__(self) -> int:
@@ -300,22 +304,30 @@ class _Buffer:
         """Rows and columns."""
         return len(self), self.columns
 
-    def add(self, features: Any, wanted: NDArray[np.int64]) -> None:
+    def add(self, features: Any, wanted: Places) -> None:
         """Append rows of a part, a matrix or a list of columns."""
         self._parts.append((features, wanted))
         self._ends.append(len(self) + len(wanted))
 
+    def parts(self) -> Iterator[slice]:
+        """Rows that were added at a time: those of each part are neighbours."""
+        return (slice(start, end) for start, end in itertools.pairwise(self._ends))
+
+    def as_it_lies(self, rows: slice) -> Apart | NDArray[Any]:
+        """Rows of one part, where they are if they are columns of the right type, else copied."""
+        k = bisect_right(self._ends, rows.start) - 1
+        features, wanted = self._parts[k]
+        index = _index(wanted[rows.start - self._ends[k] : rows.stop - self._ends[k]])
+        if isinstance(features, list) and isinstance(index, slice):
+            found = Apart.of([column[index] for column in features], self.dtype)
+            if found is not None:
+                return found
+        X = self[rows]
+        X.flags.writeable = False
+        return X
+
     def __getitem__(self, rows: slice) -> NDArray[Any]:
-        return self._filled(rows, np.empty((rows.stop - rows.start, self.columns), self.dtype))
-
-    def as_columns(self, rows: slice) -> NDArray[Any]:
-        """The same numbers, but column after column, which is a plain copy where the parts are columns."""
-        if any(isinstance(features, np.ndarray) for features, _ in self._parts):
-            return self[rows]
-        # One row more than is used: then there is one kind of arrays for which kernels are compiled.
-        return self._filled(rows, np.empty((self.columns, rows.stop - rows.start + 1), self.dtype).T[:-1])
-
-    def _filled(self, rows: slice, X: NDArray[Any]) -> NDArray[Any]:
+        X = np.empty((rows.stop - rows.start, self.columns), self.dtype)
         for k in range(bisect_right(self._ends, rows.start) - 1, bisect_left(self._ends, rows.stop)):
             (features, wanted), begin = self._parts[k], self._ends[k]
             low, high = max(rows.start, begin), min(rows.stop, self._ends[k + 1])
@@ -328,13 +340,13 @@ class _Buffer:
         return X
 
 
-def _picked(features: Any, wanted: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
+def _picked(features: Any, wanted: Places) -> tuple[Any, Places]:
     """Copy a few rows of a part, so that the rest of it need not be kept."""
     few = features[wanted] if isinstance(features, np.ndarray) else [column[wanted] for column in features]
-    return few, np.arange(len(wanted))
+    return few, range(len(wanted))
 
 
-def _index(wanted: NDArray[np.int64]) -> Any:
+def _index(wanted: Places) -> Any:
     """Return a slice if the rows are neighbours, which is faster."""
     if len(wanted) and wanted[-1] - wanted[0] == len(wanted) - 1:
         return slice(wanted[0], wanted[-1] + 1)

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from tailguard.engines import BlockFunction, Engine
 from tailguard.engines.vectors import RowFunction
+from tailguard.kernels.apart import Apart
 from tailguard.means.gaussian import on_grid, saturating_add
 from tailguard.privacy import MIN_GRID_SCALE, Account, NoiseSource
 from tailguard.truncation import Grid, L2Clip
@@ -42,7 +43,7 @@ Array = NDArray[np.float64]
 _GRAM_BITS = 19
 _NOISE_BITS = 31
 # Values of rows that several sums share while they are in a core's cache.
-_CACHED = 2**15
+_CACHED = 2**16
 # Smallest bound of a mean: a fit may ask for less, down to 0, where a hint and what was released are far apart.
 _LEAST = 1e-100
 
@@ -200,14 +201,15 @@ class Together:
         """All of them, one after the other."""
         return (sum(math.prod(one.shape) for one in self.sums),)
 
-    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.int64]:
+    def __call__(self, X: Any, y: NDArray[Any]) -> NDArray[np.int64]:
         """Add up a block of rows."""
         if len(self.sums) == 1:  # nobody to share the cache with
             return self.sums[0](X, y).ravel()
         total, step = np.zeros(self.shape, np.int64), max(64, _CACHED // max(1, X.shape[1]))
-        for start in range(0, len(X), step):
+        for start in range(0, X.shape[0], step):
             rows = slice(start, start + step)
-            total += np.concatenate([one(X[rows], y[rows]).ravel() for one in self.sums])
+            some: Any = X.rows(rows) if isinstance(X, Apart) else X[rows]
+            total += np.concatenate([one(some, y[rows]).ravel() for one in self.sums])
         return total
 
     def cut(self, total: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tailguard import kernels
 from tailguard._optional import import_optional
 from tailguard.engines.vectors import KernelBlock, RowFunction
+from tailguard.kernels.apart import Apart
 from tailguard.truncation import Grid
 
 Array = NDArray[np.float64]
@@ -19,7 +20,7 @@ Integers = NDArray[np.int64]
 
 def passes(rows: Any) -> Any:
     """Functions that add up integers over rows where they are: in memory, or on a GPU."""
-    if isinstance(rows, np.ndarray):
+    if isinstance(rows, (np.ndarray, Apart)):
         return kernels.default_sums
     return import_optional("tailguard.kernels.triton_default", "gpu")
 

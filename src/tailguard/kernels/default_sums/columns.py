@@ -6,7 +6,7 @@ import numpy as np
 
 from tailguard.kernels.codes import SUBNORMAL
 from tailguard.kernels.compiling import njit
-from tailguard.kernels.default_sums.tile import EXACT, FLUSH, OPTIONS, TILE, add_vectors, flush
+from tailguard.kernels.default_sums.tile import EXACT, FLUSH, OPTIONS, TILE, add_vectors, entry, flush, shape_of
 
 
 @njit(**OPTIONS)
@@ -16,13 +16,13 @@ def column_counts(X, columns, centre, positive, bins, total):
     ``bins`` has one row for all columns, or one for each. Index e is 0 for zero, the last for a missing value, and k +
     1023 + `SUBNORMAL` for a value in ``(2^(k-1), 2^k]``.
     """
-    n, width = X.shape[0], len(columns)
+    n, width = shape_of(X)[0], len(columns)
     size = np.empty(width)
     bits = size.view(np.int64)
     each = 1 if bins.shape[0] > 1 else 0
     for i in range(n):
         for c in range(width):
-            x = np.float64(X[i, columns[c]])
+            x = np.float64(entry(X, i, columns[c]))
             if positive:
                 x = 0.0 if x < 0.0 else x
             size[c] = abs(x - centre[c])
@@ -37,10 +37,10 @@ def column_counts(X, columns, centre, positive, bins, total):
 @njit(**OPTIONS)
 def near_counts(X, columns, centre, unit, positive, total):
     """Count ``x - centre`` in equal bins of one unit, half of them on either side; all else goes to ``total[c, 0]``."""
-    n, width, half = X.shape[0], len(columns), float(total.shape[1] // 2)
+    n, width, half = shape_of(X)[0], len(columns), float(total.shape[1] // 2)
     for i in range(n):
         for c in range(width):
-            x = np.float64(X[i, columns[c]])
+            x = np.float64(entry(X, i, columns[c]))
             if positive:
                 x = 0.0 if x < 0.0 else x
             at = np.floor((x - centre[c]) / unit[c]) + half
@@ -51,14 +51,14 @@ def near_counts(X, columns, centre, unit, positive, total):
 @njit(**OPTIONS, fastmath=EXACT)
 def column_moments(X, columns, centre, bound, positive, clip, per_unit, total):
     """Add ``v = clip((x - centre)/bound, -1, 1)`` of every column, then all ``v^2 - 1``; a missing v is 0."""
-    n, width = X.shape[0], len(columns)
+    n, width = shape_of(X)[0], len(columns)
     v, acc, size = np.zeros((2 * width, TILE)), np.zeros((2 * width, TILE)), np.empty(TILE)
     done = 0
     for start in range(0, n, TILE):
         count = min(TILE, n - start)
         for i in range(count):
             for c in range(width):
-                v[c, i] = X[start + i, columns[c]]
+                v[c, i] = entry(X, start + i, columns[c])
         for c in range(width):
             middle, reach = centre[c], bound[c]
             for i in range(TILE):

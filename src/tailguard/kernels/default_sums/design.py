@@ -22,6 +22,7 @@ from tailguard.kernels.default_sums.tile import (
     lengths,
     product,
     scales,
+    shape_of,
     standardise,
     total_of,
     turn,
@@ -50,7 +51,7 @@ def mallows(size, radius, cap, out):
 @njit(**OPTIONS, fastmath=EXACT)
 def design_gram(X, lower, upper, mean, scale, shift, rotation, constant, radius, cap, bound, bits, total):
     """Add the products of ``sqrt(w) a``, scaled down to the bound and rounded to ``bits`` bits."""
-    n, d = X.shape
+    n, d = shape_of(X)
     p = d + 1
     z, a, acc = np.zeros((d, TILE)), np.empty((p, TILE)), np.zeros((p, p))
     size, weight = np.empty(TILE), np.empty(TILE)
@@ -98,7 +99,7 @@ def scores(
     near, stretch, bound, per_unit, total,
 ):  # fmt: skip
     """Add ``w a c(r)``, r as `residuals` has it and c a clip, scaled down to the bound."""
-    n, d = X.shape
+    n, d = shape_of(X)
     z, a, acc = np.zeros((d, TILE)), np.empty((d + 1, TILE)), np.zeros((d + 1, TILE))
     size, weight, eta, t = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.zeros(TILE)
     most = bound * per_unit * (1.0 + 1e-9)
@@ -132,7 +133,7 @@ def class_scores(
     X, y, lower, upper, mean, scale, shift, rotation, constant, radius, cap, theta, bound, per_unit, total
 ):
     """Add ``(p - onehot(y))/g`` times ``w a``, p the softmax of the predictors, class by class: (classes, 1 + d)."""
-    n, d = X.shape
+    n, d = shape_of(X)
     classes = theta.shape[0]
     z, a, acc = np.zeros((d, TILE)), np.empty((d + 1, TILE)), np.zeros((classes, d + 1))
     size, weight, spare, gap = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.empty((classes, TILE))

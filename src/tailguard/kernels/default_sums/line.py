@@ -17,6 +17,7 @@ from tailguard.kernels.default_sums.tile import (
     add_vectors,
     combine,
     flush,
+    shape_of,
     standardise,
     turn,
 )
@@ -34,7 +35,7 @@ def _line(X, start, count, lower, upper, mean, scale, shift, slopes, constant, z
 @njit(**OPTIONS, fastmath=EXACT)
 def line_sizes(X, y, lower, upper, mean, scale, shift, slopes, constant, link, largest, target, grid, total):
     """Count the rows whose ``|fitted - target|`` is at most the first point of the grid, ..., beyond the last."""
-    n = X.shape[0]
+    n = shape_of(X)[0]
     z, eta, t, place = np.zeros((len(slopes), TILE)), np.empty(TILE), np.zeros(TILE), np.empty(TILE)
     for start in range(0, n, TILE):
         count = min(TILE, n - start)
@@ -51,7 +52,7 @@ def line_vectors(
     X, y, lower, upper, mean, scale, shift, slopes, constant, link, largest, target, code, q, bound, per_unit, total
 ):
     """Add one or two numbers of every row, by the code; ``q`` are its parameters: see `tailguard.default.rows`."""
-    n = X.shape[0]
+    n = shape_of(X)[0]
     z, eta, t = np.zeros((len(slopes), TILE)), np.empty(TILE), np.zeros(TILE)
     v, acc, size = np.zeros((len(total), TILE)), np.zeros((len(total), TILE)), np.empty(TILE)
     done = 0

@@ -23,6 +23,7 @@ from tailguard.kernels.default_sums.tile import (
     TILE,
     combine,
     lengths,
+    shape_of,
     standardise,
     turn,
 )
@@ -101,7 +102,7 @@ def score_table(
     integers of ``w a r per_clip[b]``, the p integers of ``w a sign(r) per_size`` and 1. The norm of ``w a`` is scaled
     down to the radius, and ``|r|`` is at most ``grid[b]``. Beyond the last point of the grid the first p are 0.
     """
-    n, d = X.shape
+    n, d = shape_of(X)
     p = d + 1
     wide = (p + WIDTH - 1) // WIDTH * WIDTH
     z, padded = np.zeros((d, TILE)), np.zeros((wide, TILE))

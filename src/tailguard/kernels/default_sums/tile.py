@@ -17,6 +17,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from tailguard.kernels.compiling import njit
 from tailguard.kernels.lanes import WIDTH, columns1, columns4, fma, keep, load, pointer, spread, store
@@ -62,9 +64,57 @@ def store4(data, at, values):
     store(data, at + 3 * WIDTH, values[3])
 
 
-@njit(**OPTIONS)
+def shape_of(X):
+    """Rows and columns of a table, an array or an `Apart`."""
+
+
+def entry(X, i, j):
+    """One number of a table."""
+
+
 def turn(X, start, count, z):
     """Fill ``z[j, i] = X[start + i, j]``, (d, TILE): a register at a time where rows or columns have no gaps."""
+
+
+@overload(shape_of, jit_options=OPTIONS)
+def _shape_of(X):
+    if isinstance(X, types.Array):
+        return lambda X: X.shape
+    return lambda X: (len(X.first), len(X.offsets))
+
+
+@overload(entry, jit_options=OPTIONS)
+def _entry(X, i, j):
+    if isinstance(X, types.Array):
+        return lambda X, i, j: X[i, j]
+
+    def apart(X, i, j):
+        value = pointer(X.first)[X.offsets[j] + i]
+        keep((X.first,))
+        return value
+
+    return apart
+
+
+@overload(turn, jit_options=OPTIONS)
+def _turn(X, start, count, z):
+    return _turn_array if isinstance(X, types.Array) else _turn_apart
+
+
+def _turn_apart(X, start, count, z):
+    data, out = pointer(X.first), pointer(z)
+    for j in range(len(X.offsets)):
+        first = X.offsets[j] + start
+        if count == TILE:
+            for i in range(0, TILE, 4 * WIDTH):
+                store4(out, j * TILE + i, load4(data, first + i))
+        else:
+            for i in range(count):
+                z[j, i] = data[first + i]
+    keep((X.first, z))
+
+
+def _turn_array(X, start, count, z):
     d, each = X.shape[1], X.itemsize
     down, across = X.strides[0] // each, X.strides[1] // each
     data, out = pointer(X), pointer(z)
