@@ -17,7 +17,8 @@ from tailguard.default.whitening import Design
 from tailguard.engines.memory import InMemory
 from tailguard.kernels import codes
 from tailguard.kernels.apart import Apart
-from tailguard.kernels.default_sums.tile import FLUSH, TILE
+from tailguard.kernels.default_sums.tile import FLUSH
+from tailguard.kernels.reading import TILE
 from tailguard.means.queries import Queries, Together
 from tailguard.privacy import Account, Budget, SeededNoise
 from tailguard.truncation import Grid, L2Clip

@@ -293,7 +293,9 @@ class _Buffer:
 
     def __init__(self, columns: int, dtype: np.dtype[Any]) -> None:
         self.columns, self.dtype = columns, dtype
-        self._parts: list[tuple[Any, Places]] = []
+        self._parts: list[
+            tuple[Any, Places, Apart | None]
+        ] = []  # features, rows, and these where they lie
         self._ends = [0]
 
     def __len__(self) -> int:
@@ -306,37 +308,38 @@ class _Buffer:
 
     def add(self, features: Any, wanted: Places) -> None:
         """Append rows of a part, a matrix or a list of columns."""
-        self._parts.append((features, wanted))
+        index, apart = _index(wanted), None
+        if isinstance(index, slice) and not isinstance(features, np.ndarray):
+            apart = Apart.of([column[index] for column in features], self.dtype)
+        self._parts.append((features, wanted, apart))
         self._ends.append(len(self) + len(wanted))
 
     def parts(self) -> Iterator[slice]:
-        """Rows that were added at a time: those of each part are neighbours."""
+        """Rows that were added at a time."""
         return (slice(start, end) for start, end in itertools.pairwise(self._ends))
 
-    def as_it_lies(self, rows: slice) -> Apart | NDArray[Any]:
-        """Rows of one part, where they are if they are columns of the right type, else copied."""
-        k = bisect_right(self._ends, rows.start) - 1
-        features, wanted = self._parts[k]
-        index = _index(wanted[rows.start - self._ends[k] : rows.stop - self._ends[k]])
-        if isinstance(features, list) and isinstance(index, slice):
-            found = Apart.of([column[index] for column in features], self.dtype)
-            if found is not None:
-                return found
-        X = self[rows]
+    def as_it_lies(self, part: slice) -> Apart | NDArray[Any]:
+        """Rows of a part, where they are if they are columns of the right type, else copied."""
+        apart = self._parts[bisect_right(self._ends, part.start) - 1][2]
+        if apart is not None:
+            return apart
+        X = self[part]
         X.flags.writeable = False
         return X
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         X = np.empty((rows.stop - rows.start, self.columns), self.dtype)
         for k in range(bisect_right(self._ends, rows.start) - 1, bisect_left(self._ends, rows.stop)):
-            (features, wanted), begin = self._parts[k], self._ends[k]
+            (features, wanted, apart), begin = self._parts[k], self._ends[k]
             low, high = max(rows.start, begin), min(rows.stop, self._ends[k + 1])
-            place, index = slice(low - rows.start, high - rows.start), _index(wanted[low - begin : high - begin])
-            if isinstance(features, np.ndarray):
-                X[place] = features[index]
+            into, some = X[low - rows.start : high - rows.start], slice(low - begin, high - begin)
+            if apart is not None:
+                kernels.reading.fill_rows(apart.rows(some), into)
+            elif isinstance(features, np.ndarray):
+                into[:] = features[_index(wanted[some])]
             else:
                 for j, column in enumerate(features):
-                    X[place, j] = column[index]
+                    into[:, j] = column[_index(wanted[some])]
         return X
 
 

@@ -10,7 +10,7 @@ numba takes as long to import as all the rest, and whoever plans, reads a ledger
 from importlib import import_module
 from typing import Any
 
-_COMPILED = ("default_sums", "features", "persons", "rows", "smooth_sensitivity")
+_COMPILED = ("default_sums", "features", "persons", "reading", "rows", "smooth_sensitivity")
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,8 @@ import numpy as np
 
 from tailguard.kernels.codes import SUBNORMAL
 from tailguard.kernels.compiling import njit
-from tailguard.kernels.default_sums.tile import EXACT, FLUSH, OPTIONS, TILE, add_vectors, entry, flush, shape_of
+from tailguard.kernels.default_sums.tile import EXACT, FLUSH, add_vectors, flush
+from tailguard.kernels.reading import OPTIONS, TILE, entry, shape_of
 
 
 @njit(**OPTIONS)

@@ -11,9 +11,7 @@ from tailguard.kernels.default_sums.residuals import residuals, stretched, targe
 from tailguard.kernels.default_sums.tile import (
     EXACT,
     FLUSH,
-    OPTIONS,
     ROUND,
-    TILE,
     add_scaled,
     combine,
     combine_all,
@@ -22,11 +20,10 @@ from tailguard.kernels.default_sums.tile import (
     lengths,
     product,
     scales,
-    shape_of,
     standardise,
     total_of,
-    turn,
 )
+from tailguard.kernels.reading import OPTIONS, TILE, shape_of, turn
 
 
 @njit(**OPTIONS, fastmath=EXACT)
@@ -49,6 +46,16 @@ def mallows(size, radius, cap, out):
 
 
 @njit(**OPTIONS, fastmath=EXACT)
+def design_tile(X, start, count, lower, upper, mean, scale, shift, rotation, constant, radius, cap, z, a, size, weight):
+    """Fill ``a`` with the design vectors of a tile, (1 + d, TILE), ``size`` with their norms, and their weights."""
+    turn(X, start, count, z)
+    standardise(z, lower, upper, mean, scale, shift)
+    design(z, rotation, constant, a)
+    lengths(a, size)
+    mallows(size, radius, cap, weight)
+
+
+@njit(**OPTIONS, fastmath=EXACT)
 def design_gram(X, lower, upper, mean, scale, shift, rotation, constant, radius, cap, bound, bits, total):
     """Add the products of ``sqrt(w) a``, scaled down to the bound and rounded to ``bits`` bits."""
     n, d = shape_of(X)
@@ -60,11 +67,9 @@ def design_gram(X, lower, upper, mean, scale, shift, rotation, constant, radius,
     done = 0
     for start in range(0, n, TILE):
         count = min(TILE, n - start)
-        turn(X, start, count, z)
-        standardise(z, lower, upper, mean, scale, shift)
-        design(z, rotation, constant, a)
-        lengths(a, size)
-        mallows(size, radius, cap, weight)
+        design_tile(
+            X, start, count, lower, upper, mean, scale, shift, rotation, constant, radius, cap, z, a, size, weight
+        )
         for i in range(TILE):
             weight[i] = math.sqrt(weight[i])
             size[i] = size[i] * weight[i]
@@ -106,11 +111,9 @@ def scores(
     done = 0
     for start in range(0, n, TILE):
         count = min(TILE, n - start)
-        turn(X, start, count, z)
-        standardise(z, lower, upper, mean, scale, shift)
-        design(z, rotation, constant, a)
-        lengths(a, size)
-        mallows(size, radius, cap, weight)
+        design_tile(
+            X, start, count, lower, upper, mean, scale, shift, rotation, constant, radius, cap, z, a, size, weight
+        )
         combine(a, theta, offset, eta)
         targets(y, start, count, target[0], target[1], target[2], target[3], target[4], target[5], t)
         residuals(eta, t, link, largest, eta)
@@ -141,11 +144,9 @@ def class_scores(
     done = 0
     for start in range(0, n, TILE):
         count = min(TILE, n - start)
-        turn(X, start, count, z)
-        standardise(z, lower, upper, mean, scale, shift)
-        design(z, rotation, constant, a)
-        lengths(a, size)
-        mallows(size, radius, cap, weight)
+        design_tile(
+            X, start, count, lower, upper, mean, scale, shift, rotation, constant, radius, cap, z, a, size, weight
+        )
         for c in range(classes):
             combine(a, theta[c], 0.0, gap[c])
         for i in range(count):

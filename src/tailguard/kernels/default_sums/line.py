@@ -9,18 +9,8 @@ import numpy as np
 from tailguard.kernels.codes import BOUNDED_PRODUCTS, INSTRUMENT, LEVEL, PRODUCT, SQUARED_LINE, SQUARES
 from tailguard.kernels.compiling import njit
 from tailguard.kernels.default_sums.residuals import bounded_score, clip, number, places, residuals, stretched, targets
-from tailguard.kernels.default_sums.tile import (
-    EXACT,
-    FLUSH,
-    OPTIONS,
-    TILE,
-    add_vectors,
-    combine,
-    flush,
-    shape_of,
-    standardise,
-    turn,
-)
+from tailguard.kernels.default_sums.tile import EXACT, FLUSH, add_vectors, combine, flush, standardise
+from tailguard.kernels.reading import OPTIONS, TILE, shape_of, turn
 
 
 @njit(**OPTIONS, fastmath=EXACT)

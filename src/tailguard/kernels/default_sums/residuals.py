@@ -8,8 +8,9 @@ import numpy as np
 
 from tailguard.kernels.codes import LOG_ODDS, MEAN
 from tailguard.kernels.compiling import njit
-from tailguard.kernels.default_sums.tile import EXACT, OPTIONS, TILE, load4, store4
+from tailguard.kernels.default_sums.tile import EXACT
 from tailguard.kernels.lanes import WIDTH, keep, pointer, spread, where
+from tailguard.kernels.reading import OPTIONS, TILE, load4, store4
 
 
 @njit(**OPTIONS, fastmath=EXACT)

@@ -14,20 +14,11 @@ import math
 import numpy as np
 
 from tailguard.kernels.compiling import njit
-from tailguard.kernels.default_sums.design import design, mallows
+from tailguard.kernels.default_sums.design import design_tile
 from tailguard.kernels.default_sums.residuals import number, places, residuals, targets
-from tailguard.kernels.default_sums.tile import (
-    EXACT,
-    OPTIONS,
-    ROUND,
-    TILE,
-    combine,
-    lengths,
-    shape_of,
-    standardise,
-    turn,
-)
+from tailguard.kernels.default_sums.tile import EXACT, ROUND, combine
 from tailguard.kernels.lanes import WIDTH, bits, columns4, fma, keep, load, pointer, store
+from tailguard.kernels.reading import OPTIONS, TILE, shape_of
 
 LOW_BITS = 51
 FLUSH = 2**12  # tiles: 2**18 rows of at most 2**30 units stay below 2**(LOW_BITS - 1)
@@ -113,11 +104,9 @@ def score_table(
     done = 0
     for start in range(0, n, TILE):
         count = min(TILE, n - start)
-        turn(X, start, count, z)
-        standardise(z, lower, upper, mean, scale, shift)
-        design(z, rotation, constant, a)
-        lengths(a, size)
-        mallows(size, radius, cap, weight)
+        design_tile(
+            X, start, count, lower, upper, mean, scale, shift, rotation, constant, radius, cap, z, a, size, weight
+        )
         combine(a, theta, offset, eta)
         targets(y, start, count, target[0], target[1], target[2], target[3], target[4], target[5], t)
         residuals(eta, t, link, largest, eta)
