@@ -1,6 +1,6 @@
 """Sums over rows that are read from storage on every pass: Parquet, Arrow and CSV files, and memory-mapped arrays.
 
-A reader thread decodes the next rows while kernels work on the last ones. Rows are gathered in buffers of a few
+Reader threads decode the next rows while kernels work on the last ones. Rows are gathered in buffers of a few
 megabytes, and every sum is the sum, over buffers, of the sum of an `InMemory` engine on the buffer: integers, so the
 same as in memory to the last bit. Each thread takes the next buffer when it is done with its last; none waits for
 another before the end of the pass. The peak memory is a buffer for each thread, what the reader is ahead, and what the

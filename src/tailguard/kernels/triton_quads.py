@@ -4,6 +4,10 @@ The rule adds products by quads of columns. Here Q neighbouring threads share a 
 r + Q, r + 2 Q, ...: a tuple of tensors (Q, B), each one number of every thread. What is done with a number is written
 once and unrolled; no column is padded but in the last Q quads, and neighbours whose products are added first are in one
 thread. Q comes first because Triton then gives a row to neighbouring threads, which read it together.
+
+What there is once per row (a predictor, a norm) is (Q, B) too, the same in all threads of a row. As (B,) it would have
+a layout of its own, and compilers differ in what they convert where the two meet: Triton 3.9 took every number of the
+row to every one of its threads.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from tailguard.kernels.triton_rule import finite
 
 @triton.jit
 def load_quads(pointer, D: tl.constexpr, COLUMN: tl.constexpr, VECTOR: tl.constexpr, Q: tl.constexpr):
-    """Load rows of D columns that begin at ``pointer`` (1, B), VECTOR neighbours at once; 0 beyond the last column."""
+    """Load rows of D columns that begin at ``pointer`` (Q, B), VECTOR neighbours at once; 0 beyond the last column."""
     x = ()
     quad = tl.arange(0, Q)[:, None]
     for k in tl.static_range((D + 4 * Q - 1) // (4 * Q)):
@@ -161,17 +165,24 @@ def _lane(v, w, r: tl.constexpr, B: tl.constexpr, Q: tl.constexpr):
         return t
     else:  # more threads than lanes: they take turns
         turn = tl.arange(0, Q // 16)[:, None, None]
-        total = tl.full((16, B), -0.0, tl.float64)  # x + -0.0 is x for every x
+        total = tl.full((1, 16, B), -0.0, tl.float64)  # x + -0.0 is x for every x
         for k in tl.static_range(COUNT):
             t = tl.reshape(_quad(v, w, k), (Q // 16, 16, B))
             for i in tl.static_range(Q // 16):
-                total = total + tl.sum(tl.where(turn == i, t, -0.0), 0)
-        return total
+                total = total + tl.sum(tl.where(turn == i, t, -0.0), 0, keep_dims=True)
+        return tl.reshape(tl.broadcast_to(total, (Q // 16, 16, B)), (Q, B))
+
+
+@triton.jit
+def _with_partner(t, HALF: tl.constexpr, B: tl.constexpr, Q: tl.constexpr):
+    """Add what threads r and r + HALF have, of every 2 HALF; both get the sum."""
+    both = tl.reshape(t, (Q // (2 * HALF), 2, HALF, B))
+    return tl.reshape(tl.broadcast_to(tl.sum(both, 1, keep_dims=True), both.shape), (Q, B))
 
 
 @triton.jit
 def dot(v, w, B: tl.constexpr, Q: tl.constexpr):
-    """Add products of v and w in the order of the rule: (B,).
+    """Add products of v and w in the order of the rule: (Q, B).
 
     Every reduction is over an axis of two, or of one entry that counts: no order is left to a compiler.
     """
@@ -187,8 +198,8 @@ def dot(v, w, B: tl.constexpr, Q: tl.constexpr):
     WIDTH: tl.constexpr = Q if Q < 16 else 16
     for i in tl.static_range(4):
         if (WIDTH >> i) > 1:
-            t = tl.sum(tl.reshape(t, (2, WIDTH >> (i + 1), B)), 0)
-    return tl.reshape(t, (B,))
+            t = _with_partner(t, WIDTH >> (i + 1), B, Q)
+    return t
 
 
 @triton.jit
@@ -198,7 +209,8 @@ def careful_dot(v, w, B: tl.constexpr, Q: tl.constexpr):
     nan = v[0] != v[0]
     for i in tl.static_range(1, len(v)):
         nan = nan | (v[i] != v[i])
-    return tl.where(tl.max(nan.to(tl.int32), 0) > 0, float("nan"), small * 4.149515568880993e180)  # 2^600
+    nan = tl.max(nan.to(tl.int32), 0, keep_dims=True) > 0
+    return tl.where(nan, float("nan"), small * 4.149515568880993e180)  # 2^600
 
 
 @triton.jit
@@ -208,17 +220,17 @@ def _larger(a, b):
 
 @triton.jit
 def largest(x):
-    """Largest |x_j| of every row, as float64 (B,); NaN if there is one."""
+    """Largest |x_j| of every row, as float64 (Q, B); NaN if there is one."""
     if x[0].dtype == tl.float32:
         size = tl.abs(x[0])
         for i in tl.static_range(1, len(x)):
             size = tl.maximum(size, tl.abs(x[i]), propagate_nan=tl.PropagateNan.ALL)
-        return tl.reduce(size, 0, _larger).to(tl.float64)
+        return tl.broadcast_to(tl.reduce(size, 0, _larger, keep_dims=True), size.shape).to(tl.float64)
     else:  # bits are in the order of sizes, and those of NaN are the largest
         size = _size_bits(x[0])
         for i in tl.static_range(1, len(x)):
             size = tl.maximum(size, _size_bits(x[i]))
-        return tl.max(size, 0).to(tl.float64, bitcast=True)
+        return tl.broadcast_to(tl.max(size, 0, keep_dims=True), size.shape).to(tl.float64, bitcast=True)
 
 
 @triton.jit

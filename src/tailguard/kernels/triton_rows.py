@@ -21,6 +21,7 @@ LAUNCH_BYTES = 2**33
 LAUNCH_ROWS = 2**30
 WARP = 32
 SHARE = 4  # programs that share a list of rows that are not plain: it is short, and every row takes long
+COPIES = 16  # of the total: additions to one place in memory wait for each other
 
 
 class Plan(NamedTuple):
@@ -50,7 +51,7 @@ def plan_for(columns: int, vector: int, kind: int, size: int) -> Plan:
     else:
         threads = _threads(columns, 32)
         values = _values(columns, threads)
-        if values <= 26 and vector > 1:
+        if values <= (20 if smooth else 26) and vector > 1:  # with more, psi of the logistic loss has to spill
             programs, ahead = 12, 1
         else:
             programs, ahead = 8, 1 if vector == 1 or (smooth and values > 28) else 2
@@ -113,9 +114,9 @@ def add_rows(
         (bound, 1.0 / bound, per_unit, parameter, cubic, core, root, float(shift), *map(float, p)), device
     )
     cells = _on_device(tuple(map(tuple, table)), device)
-    total = torch.zeros((outputs, d + fit_intercept), dtype=torch.int64, device=device)
+    total = torch.zeros((COPIES, outputs, d + fit_intercept), dtype=torch.int64, device=device)
     if n == 0:
-        return total
+        return total[0]
     vector = _vector(X)
     threads, resident, shared, ahead, listed_threads = plan or plan_for(d, vector, kind, X.element_size())
     B = WARP // threads
@@ -156,11 +157,12 @@ def add_rows(
                 PADDED=triton.next_power_of_2(4 * triton.cdiv(d, 4 * Q)),
                 SHARED=shared and not share,
                 AHEAD=1 if share else ahead,
+                COPIES=COPIES,
                 num_warps=1,
                 maxnreg=None if share else _registers(resident),
                 enable_fp_fusion=False,
             )
-    return total
+    return total.sum(0)  # wraps around, as the additions do
 
 
 @lru_cache(maxsize=256)

@@ -68,7 +68,13 @@ def _cubic(first, third, v):
 @triton.jit
 def _any(condition, B: tl.constexpr, Q: tl.constexpr):
     """Whether it holds for a row; over all threads of a warp at once, for which there is an instruction."""
-    return tl.sum(tl.reshape(tl.broadcast_to(condition[None, :], (Q, B)).to(tl.int32), (Q * B,)), 0) > 0
+    return tl.sum(tl.reshape(condition.to(tl.int32), (Q * B,)), 0) > 0
+
+
+@triton.jit
+def _places(tile, B: tl.constexpr, Q: tl.constexpr):
+    """Places of the rows of a tile, (Q, B)."""
+    return tl.broadcast_to((tile * B + tl.arange(0, B))[None, :], (Q, B))
 
 
 @triton.jit
@@ -96,14 +102,14 @@ def _fetch(
 
     A place beyond the end is that of some row that exists, so that nothing that is read needs a mask.
     """
-    place = tile * B + tl.arange(0, B)
+    place = _places(tile, B, Q)
     place = tl.load(listed + place, mask=place < n, other=0) if LISTED else tl.minimum(place, n - 1)
     row = tl.cast(offset, tl.int64) + place.to(tl.int64)
     if index is not None:
         row = tl.load(index + row).to(tl.int64)
-    x = load_quads(X + row[None, :] * ROW, D, COLUMN, VECTOR, Q)
-    target = tl.zeros((B,), tl.float64)
-    f = tl.full((B,), 1.0, tl.float64)
+    x = load_quads(X + row * ROW, D, COLUMN, VECTOR, Q)
+    target = tl.zeros((Q, B), tl.float64)
+    f = tl.full((Q, B), 1.0, tl.float64)
     if CODE != GIVEN:
         target = tl.load(y + row).to(tl.float64)
     elif given is not None:
@@ -141,8 +147,11 @@ def truncated_sum(
     PADDED: tl.constexpr,
     SHARED: tl.constexpr,
     AHEAD: tl.constexpr,
+    COPIES: tl.constexpr,
 ):
-    """Add the truncated vectors of rows ``offset`` to ``offset + n``, in units, to ``total`` (outputs, D + INTERCEPT).
+    """Add the truncated vectors of rows ``offset`` to ``offset + n``, in units, to ``total``.
+
+    It has COPIES of (outputs, D + INTERCEPT), and programs take turns with them: their sum is the result.
 
     Places count from ``offset``; place i is row i, or ``index[i]``. ``given`` (multipliers, by place) and ``index`` may
     be None. Every program puts places that are not plain in its own part of ``listed``, ``room`` long, and their number
@@ -174,7 +183,8 @@ def truncated_sum(
     weights = load_quads(w + tl.zeros((1, 1), tl.int32), D, 1, 2, Q)
     packed = load_weights(w, D, Q, PADDED)
     acc = zeros_for(weights, B, Q)
-    acc_intercept = tl.zeros((B,), tl.int64)
+    acc_intercept = tl.zeros((Q, B), tl.int64)
+    first_of_row = tl.arange(0, Q)[:, None] == 0
     tiles = 0
     place, x, target, f = _fetch(
         X, y, given, index, listed, tile, n, offset, output, outputs, ROW, COLUMN, D, CODE, LISTED, VECTOR, B, Q
@@ -186,7 +196,7 @@ def truncated_sum(
             B, Q,
         )  # fmt: skip
     for _ in range(tile, tl.cdiv(n, B), step):
-        here = tile * B + tl.arange(0, B) < n
+        here = _places(tile, B, Q) < n
         later_place, later_x, later_target, later_f = _fetch(
             X, y, given, index, listed, tile + AHEAD * step, n, offset, output, outputs, ROW, COLUMN, D, CODE, LISTED,
             VECTOR, B, Q,
@@ -202,7 +212,7 @@ def truncated_sum(
             z = dot(v, weights, B, Q) + intercept
             straight = tl.abs(z) < INFINITY
             if LISTED:
-                if tl.sum((here & (straight == 0)).to(tl.int32), 0) > 0:
+                if _any(here & (straight == 0), B, Q):
                     z = tl.where(straight, z, careful_dot(v, weights, B, Q) + intercept)
             else:
                 plain = plain & straight
@@ -215,7 +225,7 @@ def truncated_sum(
                 q = q + 1.0
             g = f * f
             if given is not None:
-                g = _squares(given, place, outputs, 1.0 + tl.zeros((B,), tl.float64))
+                g = _squares(given, place, outputs, 1.0 + tl.zeros((Q, B), tl.float64))
             # Products of numbers in this range neither overflow nor lose digits; zeros add nothing either way.
             plain = plain & (q < 1e140) & (g < 1e140) & ((q > 1e-140) | (q == 0.0)) & ((g > 1e-140) | (g == 0.0))
             factor = bound * inverse_root(q * g)
@@ -226,7 +236,7 @@ def truncated_sum(
             if INTERCEPT:
                 size = tl.maximum(size, 0)
             shrink = power(-size)
-            v = times(v, shrink[None, :])
+            v = times(v, shrink)
             q = dot(v, v, B, Q)
             if INTERCEPT:
                 q = q + shrink * shrink
@@ -266,22 +276,22 @@ def truncated_sum(
         # Rows that add nothing here, and those that the second launch will add.
         c = tl.where(plain, c, 0.0)
         if LISTED:
-            v = zero_unless(v, plain[None, :])
+            v = zero_unless(v, plain)
         elif _any(plain == 0, B, Q):
-            v = zero_unless(v, plain[None, :])
+            v = zero_unless(v, plain)
             odd = (here & (plain == 0)).to(tl.int32)
-            tl.store(listed + found + tl.cumsum(odd, 0) - odd, place, mask=odd != 0)
-            found += tl.sum(odd, 0)
+            tl.store(listed + found + tl.cumsum(odd, 1) - odd, place, mask=(odd != 0) & first_of_row)
+            found += tl.sum(tl.max(odd, 0), 0)
 
         # The truncated vector, in units.
         sums = ()
         if KIND == L2:
             for i in tl.static_range(len(acc)):
-                sums += (acc[i] + rounded(c[None, :], v[i]),)
+                sums += (acc[i] + rounded(c, v[i]),)
             last = rounded(c, shrink) if LISTED else (c + ROUND).to(tl.int64, bitcast=True)
         elif KIND == COORDINATE:
             for i in tl.static_range(len(acc)):
-                sums += (acc[i] + rounded(per_unit, clamped(c[None, :] * v[i], bound)),)
+                sums += (acc[i] + rounded(per_unit, clamped(c * v[i], bound)),)
             last = rounded(per_unit, clamped(c, bound))
         else:
             first = c * (bound * per_unit)
@@ -291,14 +301,14 @@ def truncated_sum(
                 a = finite(finite(c) * tl.load(constants + ROOT))
                 near = _any(inside, B, Q)
                 for i in tl.static_range(len(acc)):
-                    value = psi(a[None, :] * finite(v[i]), constants, table, CELLS)
+                    value = psi(a * finite(v[i]), constants, table, CELLS)
                     if near:
-                        value = tl.where(inside[None, :], _cubic(first[None, :], third[None, :], v[i]), value)
+                        value = tl.where(inside, _cubic(first, third, v[i]), value)
                     sums += (acc[i] + value,)
                 last = tl.where(inside, last, psi(a, constants, table, CELLS))
             else:
                 for i in tl.static_range(len(acc)):
-                    sums += (acc[i] + _cubic(first[None, :], third[None, :], v[i]),)
+                    sums += (acc[i] + _cubic(first, third, v[i]),)
         acc = sums
         if INTERCEPT:
             acc_intercept += tl.where(here, last, ROUND_BITS)
@@ -314,11 +324,14 @@ def truncated_sum(
         # Every row of a tile added ROUND_BITS, those beyond the end too; sums wrap around, and so does this excess.
         excess = tl.cast(tiles, tl.int64) * B * ROUND_BITS
         width = D + 1 if INTERCEPT else D
+        total += ((tl.program_id(0) % COPIES) * tl.num_programs(1) + output) * width
         for i in tl.static_range(len(acc)):
             column = 4 * Q * (i // 4) + i % 4 + 4 * tl.arange(0, Q)
-            tl.atomic_add(total + output * width + column, tl.sum(acc[i], 1) - excess, mask=column < D, sem="relaxed")
+            tl.atomic_add(total + column, tl.sum(acc[i], 1) - excess, mask=column < D, sem="relaxed")
         if INTERCEPT:
-            tl.atomic_add(total + output * width + D, tl.sum(acc_intercept, 0) - excess, sem="relaxed")
+            thread = tl.arange(0, Q)
+            last = tl.sum(acc_intercept, 1) - excess
+            tl.atomic_add(total + D + 0 * thread, last, mask=thread == 0, sem="relaxed")
 
 
 @triton.jit
@@ -349,4 +362,6 @@ def predictors(
         value = value + intercept
         careful = careful + intercept
     value = tl.where(tl.abs(value) < INFINITY, value, careful)
-    tl.store(z + row * tl.num_programs(1) + output, value, mask=here)
+    thread = tl.arange(0, Q)[:, None]  # all of a row have its value, and the first stores it
+    at = z + (row * tl.num_programs(1) + output)[None, :] + 0 * thread
+    tl.store(at, value, mask=here[None, :] & (thread == 0))
