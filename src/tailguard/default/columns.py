@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 KNOWN = 10.0  # standard deviations from which a second moment is better than that of a histogram
-WIDE = (16.0, 4.0)  # a soft end is truncated this many bounds out: with a large budget, with a small one;
+WIDE = 4.0  # a soft end is truncated this many bounds out;
 # where asked for, by a factor 2^STEEPNESS nearer for each power by which the tail falls more slowly than HEAVY, and
 # further if it falls faster.
 HEAVY, STEEPNESS = 1.5, 8.0
@@ -106,7 +106,7 @@ def locate(
     f_hist: float,
     f_mean: float,
     centred: bool = True,
-    wide: float = WIDE[1],
+    wide: float = WIDE,
     octaves: tuple[float, float] = (0.0, 0.0),
     beside: Sequence[Sum] = (),
 ) -> Columns:

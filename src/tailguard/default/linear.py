@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
-from tailguard.default.columns import WIDE, Columns, first_counts, locate
+from tailguard.default.columns import Columns, first_counts, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
 from tailguard.default.rows import Clip, Fitted, Instrument, Level, Product, Residual, Sizes, Squares, Target
@@ -60,7 +60,8 @@ F_MULTIPLIER = {"mean": 0.10, "bulk": 0.035}
 PHASES = {"mean": (0.20, 0.30, 0.50), "bulk": (0.15, 0.25, 0.60)}  # shares of wide, narrow and last steps
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
 STEPS, SKIPPED = (3, 4, 4), (1, 1, 0)  # steps of each phase, and those not averaged
-NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip
+NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip where there is little noise,
+NARROWER = 0.2  # and how much less where there is much
 TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-to-signal ratio of a score; the most
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
@@ -70,8 +71,8 @@ BELIEF, VAGUE = 2.0, 0.5  # a multiplier is shrunk by twice its variance, and 1 
 BEYOND_MULTIPLIER, BEYOND_LEVEL = 3.0, 7.0  # fractions beyond the clips of the two, over their noise
 STEEPER = 1.6  # a tail falls faster, so much, beyond what was seen of it
 DOUBT = 2.0  # inflation of all noise in the difference of the two fits
-OCTAVES = (-1.0, 0.0)  # features with a heavy tail are truncated up to twice as near, and none further out
-QUIET = 0.02  # noise-to-signal ratio of a gradient up to which features are truncated far out
+# Bounds out that features are truncated; octaves nearer with a heavy tail, and further out with a light one.
+WIDE, OCTAVES = 16.0, (-1.0, 2.0)
 TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
 
 
@@ -109,17 +110,15 @@ def noise_to_signal(queries: Queries, coordinates: int) -> float:
 def locate_features(
     queries: Queries,
     centred: bool,
-    wide: float | None = None,
+    wide: float = WIDE,
     known: Known | None = None,
     octaves: tuple[float, float] = OCTAVES,
 ) -> Columns:
-    """Stage A for the features: the larger the budget, the further out they are truncated."""
+    """Stage A for the features."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
     if known is not None and known.complete and not np.any(known.few) and ratio > SMALL:
         return locate_known(queries, known, centred)
-    if wide is None:
-        wide = WIDE[0] if ratio <= QUIET else WIDE[1]
     shares = column_shares(queries, d)
     return narrowed(locate(queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves), known)
 
@@ -203,6 +202,10 @@ class LinearFit:
         left = queries.account.left - kept
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
         self.tail = min(LARGEST_TAIL, TAIL * signal)
+        # The privacy noise of a step is that of c/P(|r| <= c), which falls with the clip c to a limit; that of sampling
+        # rises. So the clip is the narrower the more there is of the first, here over the second; public.
+        noisy = signal**2 * n / p
+        self.narrow -= NARROWER * min(1.0, max(0.0, math.log10(10.0 * noisy)))
         wide = _Track(Average(np.zeros(p)), BEFORE if self.tail <= STRETCHED else 0.0)
         narrow = _Track(Average(np.zeros(p)))
         shares = [left * part for part in PHASES[self.target]]
@@ -251,7 +254,7 @@ class LinearFit:
                 table = self._table(theta, GRID if track.clip is None else track.clip * AROUND)
                 queries.together(table)
             found = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / 3.0 / steps, track.octaves)
-            track.clip, (clip, inside) = found.value, self._stretched(found)
+            track.clip, (clip, inside) = found.value, self._stretched(found, level)
             score = table.score(clip)
             gradient, sd = queries.mean("steps", score, design.width, design.radius * clip.bound, share * part)
             step = self.curvature.inverse @ (gradient / inside + self.curvature.penalty @ theta)
@@ -260,10 +263,10 @@ class LinearFit:
                 track.average.add(theta, (sd / inside) ** 2)
         return track.average.value
 
-    def _stretched(self, found: Quantile) -> tuple[Clip, float]:
+    def _stretched(self, found: Quantile, level: float) -> tuple[Clip, float]:
         """The clip of a step, and its mean slope: the fraction of rows inside it, and again of those in its stretch."""
         if found.before <= 0.0:
-            return Clip(found.value), min(1.0, max(0.5, found.fraction))
+            return Clip(found.value), min(1.0, max(min(0.5, level - 0.05), found.fraction))
         beyond = max(1.0 - found.fraction, LEAST_TAIL * self.tail)
         beyond_before = min(1.0, max(1.0 - found.fraction_before, 1.2 * beyond))
         power = math.log(beyond_before / beyond) / math.log(found.value / found.before)

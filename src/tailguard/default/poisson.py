@@ -46,6 +46,8 @@ LARGEST = 5.0  # of the predictor, relative to the mean: a fitted mean is at mos
 LIMIT = 2.0
 LEVEL_SHARE = 0.15
 WIDEST = 0.35
+# As for lines, but nearer: far out, what an exponential makes of a noisy slope is larger than any line.
+WIDE, OCTAVES = 4.0, (-1.0, 0.0)
 
 
 def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) -> tuple[Line, float]:
@@ -66,7 +68,7 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
         return Line(unknown, np.zeros(d), np.zeros(d), level, np.eye(d), note=LEVEL_ONLY), mean
 
     counts = Target(scale=mean, low=0.0, high=top)
-    columns = locate_features(queries, intercept, known=known)
+    columns = locate_features(queries, intercept, WIDE, known, OCTAVES)
     design = decorrelate(queries, standardised(columns, intercept))
     # Without an intercept the predictor is relative to a fixed level, log(mean), that the slopes have to make up for.
     offset = 0.0 if intercept else -start

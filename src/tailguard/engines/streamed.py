@@ -293,9 +293,7 @@ class _Buffer:
 
     def __init__(self, columns: int, dtype: np.dtype[Any]) -> None:
         self.columns, self.dtype = columns, dtype
-        self._parts: list[
-            tuple[Any, Places, Apart | None]
-        ] = []  # features, rows, and these where they lie
+        self._parts: list[tuple[Any, Places, Apart | None]] = []  # features, rows, and these where they lie
         self._ends = [0]
 
     def __len__(self) -> int:
