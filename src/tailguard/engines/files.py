@@ -7,6 +7,7 @@ are. A file that cannot be read raises an error that names the file and repeats 
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -16,10 +17,12 @@ from typing import Any, Protocol
 
 from tailguard._optional import import_optional
 from tailguard.engines.ahead import read_ahead
+from tailguard.engines.arrow import is_number
 from tailguard.engines.threads import thread_count
 
 _BUFFER = 2**20  # bytes read at a time, so that a large row group need not be in memory
 _AHEAD = 2  # batches of some columns that may wait for those of others
+_READERS = 8  # at most, of one file
 _CSV_ENDINGS = (".csv", ".tsv", ".txt")
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 _ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
@@ -100,13 +103,14 @@ class ArrowBatches:
             files = None
         if files is None:
             yield from self._dataset.to_batches(columns=names, batch_size=size, fragment_readahead=1)
-        elif all(self._plain(fragment, names) for fragment in files):
-            yield from self._read_parquet(files, names, size)
-        else:
-            for fragment in files:
-                yield from fragment.to_batches(
-                    schema=self._dataset.schema, columns=names, batch_size=size, batch_readahead=2, fragment_readahead=1
-                )
+            return
+        ahead = {"batch_readahead": 2, "fragment_readahead": 1}
+        for plain, some in itertools.groupby(files, lambda fragment: self._plain(fragment, names)):
+            if plain:
+                yield from self._read_parquet(list(some), names, size)
+            else:
+                for fragment in some:
+                    yield from fragment.to_batches(self._dataset.schema, columns=names, batch_size=size, **ahead)
 
     def _plain(self, fragment: Any, names: list[str]) -> bool:
         """Whether it is a Parquet file which itself has all these columns, with the types of the dataset."""
@@ -116,25 +120,30 @@ class ArrowBatches:
         return parquet and all(own.get(name) == self.types[name] for name in names)
 
     def _read_parquet(self, files: list[Any], names: list[str], size: int) -> Iterator[Any]:
-        """Columns are dealt out to threads that decode them, so that none waits for another before it is far ahead."""
+        """Columns are dealt out to threads that decode them, so that none waits for another before it is far ahead.
+
+        All readers cut numbers into the same batches; of text, which may take any room, nobody says so.
+        """
         arrow = import_optional("pyarrow", "arrow")
-        threads = min(thread_count(), len(names))
+        threads = min(thread_count(), len(names), _READERS)
+        if not all(is_number(self.types[name]) for name in names):
+            threads = 1
         shares = [names[k::threads] for k in range(threads)]
         with ExitStack() as readers:
             parts = [
-                readers.enter_context(closing(read_ahead(self._read_columns(files, share, size), _AHEAD)))
+                readers.enter_context(closing(read_ahead(self._read_columns(files, share, size, threads == 1), _AHEAD)))
                 for share in shares
             ]
             for batches in zip(*parts, strict=True):
                 columns = {name: batch.column(name) for batch in batches for name in batch.schema.names}
                 yield arrow.RecordBatch.from_arrays([columns[name] for name in names], names)
 
-    def _read_columns(self, files: list[Any], names: list[str], size: int) -> Iterator[Any]:
+    def _read_columns(self, files: list[Any], names: list[str], size: int, alone: bool) -> Iterator[Any]:
         for fragment in files:
             groups = [group.id for group in fragment.row_groups]
             options = {"filesystem": fragment.filesystem, "buffer_size": _BUFFER, "pre_buffer": False}
             with self._parquet.ParquetFile(fragment.path, **options) as file:
-                yield from file.iter_batches(size, row_groups=groups, columns=names, use_threads=False)
+                yield from file.iter_batches(size, row_groups=groups, columns=names, use_threads=alone)
 
 
 def _paths(data: Any) -> list[str]:
