@@ -71,8 +71,9 @@ BELIEF, VAGUE = 2.0, 0.5  # a multiplier is shrunk by twice its variance, and 1 
 BEYOND_MULTIPLIER, BEYOND_LEVEL = 3.0, 7.0  # fractions beyond the clips of the two, over their noise
 STEEPER = 1.6  # a tail falls faster, so much, beyond what was seen of it
 DOUBT = 2.0  # inflation of all noise in the difference of the two fits
-# Bounds out that features are truncated; octaves nearer with a heavy tail, and further out with a light one.
-WIDE, OCTAVES = 16.0, (-1.0, 2.0)
+# Bounds out that features are truncated: up to the noise-to-signal ratio QUIET of a gradient, and beyond it in inverse
+# proportion to the ratio; octaves nearer with a heavy tail, and further out with a light one.
+WIDE, QUIET, OCTAVES = 16.0, 0.02, (-1.0, 2.0)
 TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
 
 
@@ -110,15 +111,17 @@ def noise_to_signal(queries: Queries, coordinates: int) -> float:
 def locate_features(
     queries: Queries,
     centred: bool,
-    wide: float = WIDE,
+    wide: float | None = None,
     known: Known | None = None,
     octaves: tuple[float, float] = OCTAVES,
 ) -> Columns:
-    """Stage A for the features."""
+    """Stage A for the features: the less noise, the further out they are truncated."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
     if known is not None and known.complete and not np.any(known.few) and ratio > SMALL:
         return locate_known(queries, known, centred)
+    if wide is None:
+        wide = WIDE * min(1.0, QUIET / ratio)
     shares = column_shares(queries, d)
     return narrowed(locate(queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves), known)
 
