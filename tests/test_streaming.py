@@ -286,6 +286,23 @@ def test_folders_with_partitions_and_files_that_lack_a_column(tmp_path):
     assert tg.Source(tmp_path, ["a", "year"]).n == 3
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([0.5], [2**53 + 1], [0.5, 2.0**53]),
+        ([3], [0.5], [3.0, 0.5]),
+        (pa.array([3], pa.int32()), [2**40], [3.0, 2.0**40]),
+        ([0.5], ["2.5", "SECRET"], [0.5, 2.5, np.nan]),
+        ([True], [7], [1.0, 7.0]),
+    ],
+    ids=["float, integer", "integer, float", "short, long", "number, text", "truth, integer"],
+)
+def test_no_value_raises_where_files_differ_in_types(tmp_path, first, second, expected):
+    for name, cells in {"0.parquet": first, "1.parquet": second}.items():
+        pq.write_table(pa.table({"a": cells}), tmp_path / name)
+    np.testing.assert_array_equal(numbers_of(tmp_path)[:, 0], expected)
+
+
 # CSV.
 
 
@@ -504,6 +521,25 @@ def test_a_damaged_or_changed_file_is_refused_without_a_word_about_its_content(t
         rows.integer_sum(lambda X, y: np.array([len(X)]), (1,))
 
 
+@pytest.mark.parametrize("threads", ["1", "3"])
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.list_(pa.string())], ids=str)
+def test_a_file_that_was_replaced_by_one_of_other_types_is_refused_without_its_content(
+    tmp_path, monkeypatch, kind, threads
+):
+    monkeypatch.setenv("TAILGUARD_NUM_THREADS", threads)
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": np.ones(50), "z": np.ones(50), "y": np.ones(50)}), path)
+    rows = engine_for(tg.Source(path, memory=0), "y")
+    cells = [["SECRET"]] * 50 if pa.types.is_list(kind) else ["SECRET"] * 50
+    for names in (["x", "z", "y"], ["x", "other", "y"]):
+        changed = pa.table({names[0]: np.ones(50), names[1]: pa.array(cells, kind), names[2]: np.ones(50)})
+        pq.write_table(changed, path)
+        with pytest.raises(OSError, match="could not be read") as caught:
+            rows.integer_sum(lambda X, y: np.array([len(X)]), (1,))
+        assert "SECRET" not in str(caught.value)
+        assert caught.value.__context__ is None
+
+
 def test_without_arrow_it_says_what_to_install(monkeypatch, data):
     for module in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
         monkeypatch.setitem(sys.modules, module, None)
@@ -573,6 +609,39 @@ def test_the_reader_ends_with_its_pass(how):
         with pytest.raises(KeyError, match="of the reader"):
             list(ahead)
     assert threading.active_count() == before
+
+
+def test_what_is_read_ahead_is_closed_by_its_reader():
+    """And not whenever the garbage collector comes by, where an interrupt is lost."""
+    closed_in = []
+
+    def items():
+        try:
+            yield from range(100)
+        finally:
+            closed_in.append(threading.current_thread().name)
+
+    ahead = read_ahead(items(), 2)
+    next(ahead)
+    ahead.close()
+    assert closed_in == ["tailguard-reader"]
+
+
+def test_an_interrupt_before_the_reader_starts_leaves_nothing_behind(monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(read_ahead((k for k in range(3)), 2))
+
+
+def test_rows_that_are_taken_twice_are_not_taken_for_neighbours(data):
+    rows = engine_for(source(data, "cost"), threads=1)
+    X, y = rows.take(np.array([0, 0, 2]))
+    np.testing.assert_array_equal(X[0], X[1])
+    assert y[0] == y[1]
+    np.testing.assert_array_equal(X[2], rows.take(np.array([2]))[0][0])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

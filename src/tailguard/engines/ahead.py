@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import closing, suppress
 from queue import Full, Queue
 from threading import Event, Thread
 from typing import TypeVar
@@ -13,8 +13,11 @@ import numpy as np
 Item = TypeVar("Item")
 
 
-def read_ahead(items: Iterator[Item], depth: int) -> Generator[Item]:
-    """Yield items that a thread prepares, at most ``depth`` of them in advance; closing it stops the thread."""
+def read_ahead(items: Generator[Item], depth: int) -> Generator[Item]:
+    """Yield items that a thread prepares, at most ``depth`` of them in advance; closing it stops the thread.
+
+    The thread closes ``items``: an interrupt that came while the garbage collector did so would be lost.
+    """
     queue: Queue[tuple[Item | None, BaseException | None]] = Queue(depth)
     stop = Event()
 
@@ -26,7 +29,7 @@ def read_ahead(items: Iterator[Item], depth: int) -> Generator[Item]:
 
     def work() -> None:
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), closing(items):
                 for item in items:
                     put(item)
                     if stop.is_set():
@@ -36,8 +39,8 @@ def read_ahead(items: Iterator[Item], depth: int) -> Generator[Item]:
             put(None, error)
 
     reader = Thread(target=work, name="tailguard-reader", daemon=True)
-    reader.start()
     try:
+        reader.start()
         while True:
             item, error = queue.get()
             if error is not None:
@@ -47,4 +50,5 @@ def read_ahead(items: Iterator[Item], depth: int) -> Generator[Item]:
             yield item
     finally:
         stop.set()
-        reader.join()
+        if reader.ident is not None:  # an interrupt may come before it started
+            reader.join()

@@ -23,7 +23,7 @@ from __future__ import annotations
 import csv
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -79,7 +79,7 @@ class CsvBatches:
         """Number of lines after the headers: the files are read once to count them."""
         return sum(file.rows for file in self._files)
 
-    def read(self, names: Sequence[str], size: int) -> Iterator[Any]:
+    def read(self, names: Sequence[str], size: int) -> Generator[Any]:
         """Yield record batches of text, which need not be UTF-8, in the order of the lines."""
         text = self._arrow.string()
         for file in self._files:

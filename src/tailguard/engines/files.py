@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from tailguard._optional import import_optional
 from tailguard.engines.ahead import read_ahead
-from tailguard.engines.arrow import is_number
+from tailguard.engines.arrow import is_number, is_text
 from tailguard.engines.threads import thread_count
 
 _BUFFER = 2**20  # bytes read at a time, so that a large row group need not be in memory
@@ -40,7 +40,7 @@ class Batches(Protocol):
     def rows(self) -> int:
         """Number of rows."""
 
-    def read(self, names: Sequence[str], size: int) -> Iterator[Any]:
+    def read(self, names: Sequence[str], size: int) -> Generator[Any]:
         """Yield record batches of these columns, in this order, of at most about ``size`` rows each."""
 
 
@@ -92,11 +92,11 @@ class ArrowBatches:
         """Number of rows, from metadata where the format has it."""
         return int(quietly(self._what, self._dataset.count_rows))
 
-    def read(self, names: Sequence[str], size: int) -> Iterator[Any]:
+    def read(self, names: Sequence[str], size: int) -> Generator[Any]:
         """Yield record batches, file by file."""
         return each_quietly(self._what, self._read(list(names), size))
 
-    def _read(self, names: list[str], size: int) -> Iterator[Any]:
+    def _read(self, names: list[str], size: int) -> Generator[Any]:
         try:
             files = list(self._dataset.get_fragments()) if hasattr(self._dataset, "files") else None
         except ValueError:  # a dataset with a filter
@@ -110,7 +110,17 @@ class ArrowBatches:
                 yield from self._read_parquet(list(some), names, size)
             else:
                 for fragment in some:
-                    yield from fragment.to_batches(self._dataset.schema, columns=names, batch_size=size, **ahead)
+                    yield from fragment.to_batches(self._schema(fragment), columns=names, batch_size=size, **ahead)
+
+    def _schema(self, fragment: Any) -> Any:
+        """Types to read a file with: its own for numbers. Arrow would convert them, and refuse what a value loses."""
+        arrow = import_optional("pyarrow", "arrow")
+        own = dict(zip(fragment.physical_schema.names, fragment.physical_schema.types, strict=True))
+        kinds = []
+        for name, kind in self.types.items():
+            found = own.get(name, kind)
+            kinds.append((name, found if is_number(kind) and (is_number(found) or is_text(found)) else kind))
+        return arrow.schema(kinds)
 
     def _plain(self, fragment: Any, names: list[str]) -> bool:
         """Whether it is a Parquet file which itself has all these columns, with the types of the dataset."""
@@ -119,7 +129,7 @@ class ArrowBatches:
         parquet = fragment.format.default_extname == "parquet"
         return parquet and all(own.get(name) == self.types[name] for name in names)
 
-    def _read_parquet(self, files: list[Any], names: list[str], size: int) -> Iterator[Any]:
+    def _read_parquet(self, files: list[Any], names: list[str], size: int) -> Generator[Any]:
         """Columns are dealt out to threads that decode them, so that none waits for another before it is far ahead.
 
         All readers cut numbers into the same batches; of text, which may take any room, nobody says so.
@@ -138,11 +148,13 @@ class ArrowBatches:
                 columns = {name: batch.column(name) for batch in batches for name in batch.schema.names}
                 yield arrow.RecordBatch.from_arrays([columns[name] for name in names], names)
 
-    def _read_columns(self, files: list[Any], names: list[str], size: int, alone: bool) -> Iterator[Any]:
+    def _read_columns(self, files: list[Any], names: list[str], size: int, alone: bool) -> Generator[Any]:
         for fragment in files:
             groups = [group.id for group in fragment.row_groups]
             options = {"filesystem": fragment.filesystem, "buffer_size": _BUFFER, "pre_buffer": False}
             with self._parquet.ParquetFile(fragment.path, **options) as file:
+                if any(file.schema_arrow.field(name).type != self.types[name] for name in names):
+                    raise OSError("another file than was opened")
                 yield from file.iter_batches(size, row_groups=groups, columns=names, use_threads=alone)
 
 
@@ -214,18 +226,18 @@ def unique(names: Sequence[str], types: Sequence[Any], what: str) -> dict[str, A
 def quietly(what: str, read: Callable[[], Any]) -> Any:
     """Call a reader; an error, which may repeat what was read, is replaced and not even kept as a context."""
 
-    def once() -> Iterator[Any]:
+    def once() -> Generator[Any]:
         yield read()
 
     return next(each_quietly(what, once()))
 
 
-def each_quietly(what: str, items: Iterator[Any]) -> Iterator[Any]:
+def each_quietly(what: str, items: Iterator[Any]) -> Generator[Any]:
     """Yield what a reader yields, with the same care."""
     arrow = import_optional("pyarrow", "arrow")
     try:
         yield from items
         return
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, LookupError, ValueError) as error:  # the last two: files that do not match
         kind = type(error).__name__
     raise OSError(f"{what} could not be read ({kind}): check its format, that it is whole and that it did not change.")

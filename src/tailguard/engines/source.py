@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -209,7 +209,7 @@ class Source:
                 + (" or text." if labels else "; only a classifier takes text.")
             )
 
-    def read(self, size: int, target: bool, classes: Sequence[Any] | None = None) -> Iterator[Part]:
+    def read(self, size: int, target: bool, classes: Sequence[Any] | None = None) -> Generator[Part]:
         """Yield the columns of the next rows, and their target: a number, a label, or its place among the classes."""
         names = [*self.names, str(self.target)] if target else list(self.names)
         for batch in self._batches.read(names, size):

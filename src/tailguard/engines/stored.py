@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -38,7 +38,7 @@ class Rows(Protocol):
     def dtype(self) -> np.dtype[Any]:
         """Type of the features, float32 or float64."""
 
-    def read(self, size: int) -> Iterator[Part]:
+    def read(self, size: int) -> Generator[Part]:
         """Yield features, a list of columns or a matrix, and targets of the next rows, at most about ``size``."""
 
     def column(self, j: int) -> Rows:
@@ -82,7 +82,7 @@ class SourceRows:
         """That of the source; float64 for a single column of a table."""
         return np.dtype(np.float64) if self.repeated else self.source.dtype
 
-    def read(self, size: int) -> Iterator[Part]:
+    def read(self, size: int) -> Generator[Part]:
         """Yield columns and targets."""
         at = 0
         for features, y in self.source.read(size, self.own, self.classes):
@@ -133,7 +133,7 @@ class MappedRows:
         """That of the array."""
         return self.X.dtype
 
-    def read(self, size: int) -> Iterator[Part]:
+    def read(self, size: int) -> Generator[Part]:
         """Yield slices; those that were used are dropped from this process, not from the system's cache."""
         slices = [self.X[start : start + size] for start in range(0, self.n, size)]
         for k, rows in enumerate(slices):

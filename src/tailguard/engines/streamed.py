@@ -349,6 +349,6 @@ def _picked(features: Any, wanted: Places) -> tuple[Any, Places]:
 
 def _index(wanted: Places) -> Any:
     """Return a slice if the rows are neighbours, which is faster."""
-    if len(wanted) and wanted[-1] - wanted[0] == len(wanted) - 1:
+    if len(wanted) and (isinstance(wanted, range) or np.all(np.diff(wanted) == 1)):
         return slice(wanted[0], wanted[-1] + 1)
     return wanted

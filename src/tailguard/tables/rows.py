@@ -6,7 +6,7 @@ pass, so a table may be larger than memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ class DerivedRows:
         """Number of rows."""
         return self._table.rows
 
-    def read(self, names: Sequence[str], size: int) -> Iterator[Any]:
+    def read(self, names: Sequence[str], size: int) -> Generator[Any]:
         """Record batches of these numbers, of at most ``size`` rows."""
         import pyarrow as pa
 
