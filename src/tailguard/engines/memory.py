@@ -153,7 +153,8 @@ class InMemory:
         """Sum of a compiled function, for which it does not matter where rows are cut."""
         count = self.n if rows is None else len(rows)
         if rows is not None:
-            pieces = cut(count, block_rows(self.columns))
+            # Copies of rows may be larger than those that Python functions work on: a piece is read once.
+            pieces = cut(count, 4 * block_rows(self.columns))
         else:
             pieces = self._shares(count) if isinstance(self.X, np.ndarray) else self.X.parts()
 
