@@ -2,6 +2,9 @@
 
 A step reads every row once. Copying them reads and writes them, so a step at 100 % of the copy's bandwidth takes half
 the copy's time. "of memory" is the time over that of rows in memory with all threads.
+
+On a GPU both are timed in two ways: what the GPU takes, and a step that the host launches on an idle GPU and waits for,
+as in a fit. "of torch's" is the GPU's time over that of PyTorch's gradient in float32, without clipping.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from rich.table import Table
 import tailguard as tg
 from tailguard.engines import Engine, engine_for
 from tailguard.engines.vectors import Gradients
+from tailguard.kernels import codes
 from tailguard.truncation import Grid, L2Clip, Smoothed
 
 SHAPES = ((2_000_000, 10), (800_000, 32), (100_000, 256))
@@ -93,41 +97,66 @@ def on_this_machine(shapes: tuple[tuple[int, int], ...]) -> None:
     Console(width=120).print(table)
 
 
-def _copy_bandwidth(clock: Callable[[Callable[[], object]], float]) -> float:
-    """Bytes read and written in a second by a copy on the device."""
+def waited(function: Callable[[], object]) -> float:
+    """Seconds of a call on an idle GPU until it is done: what the host does is in it."""
     import torch
 
-    one = torch.empty(2**28, device="cuda")
-    return 8 * one.numel() / clock(partial(torch.empty_like(one).copy_, one))
+    def wait() -> None:
+        function()
+        torch.cuda.synchronize()
+
+    return seconds(wait, 21)
+
+
+def queued(function: Callable[[], object], rounds: int = 21) -> float:
+    """Seconds of the GPU, which is busy until the host has launched everything: as in `triton.testing.do_bench`."""
+    import torch
+
+    function()
+    times = []
+    for _ in range(rounds):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(2_000_000)  # cycles, 1 ms
+        start.record()
+        function()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) / 1e3)
+    return float(np.median(times))
 
 
 def on_a_gpu(shapes: tuple[tuple[int, int], ...]) -> None:
     import torch
 
-    def clock(function: Callable[[], object]) -> float:
-        def wait() -> None:
-            function()
-            torch.cuda.synchronize()
+    from tailguard.kernels.triton_rows import add_rows
 
-        return seconds(wait, 21)
-
-    copy = _copy_bandwidth(clock)
-    table = Table(title=f"one step on {torch.cuda.get_device_name()}, float32 rows; copy: {copy / 1e9:.0f} GB/s")
-    for heading in ("rows x columns", "truncation", "ms", "GB/s", "of copy", "of torch's plain gradient"):
+    one = torch.empty(2**29, device="cuda")
+    copying = partial(torch.empty_like(one).copy_, one)
+    copy, waited_copy = (2 * one.nbytes / clock(copying) for clock in (queued, waited))
+    del one, copying
+    title = f"one step on {torch.cuda.get_device_name()}, float32 rows; copy: {copy / 1e9:.0f} GB/s"
+    table = Table(title=f"{title}, waited for {waited_copy / 1e9:.0f}")
+    headings = ("rows x columns", "truncation", "ms on the GPU", "of copy", "ms of a step", "of copy", "of torch's")
+    for heading in headings:
         table.add_column(heading, justify="left" if heading == "truncation" else "right")
     for n, d in shapes:
         X = torch.randn(n, d, device="cuda")
         w = np.full(d, d**-0.5)
-        weights = torch.as_tensor(w, dtype=torch.float32, device="cuda")
-        y = X @ weights + torch.randn(n, device="cuda").exp()
+        weights = torch.as_tensor(w, device="cuda")
+        single = weights.float()
+        y = X @ single + torch.randn(n, device="cuda").exp()
         engine = engine_for(X, y)
         vectors = Gradients(tg.losses.Squared(), w[None], fit_intercept=False)
-        plain = clock(lambda X=X, y=y, weights=weights: X.T @ (X @ weights - y))
+        plain = queued(lambda X=X, y=y, w=single: X.T @ (X @ w - y))
         few = slice(0, 100_000)
         for truncation, grid in grids(X[few].double().cpu().numpy(), y[few].cpu().numpy(), w, n).items():
-            took = clock(partial(engine.truncated_sum, vectors, grid))
-            speed = 4 * (X.numel() + n) / took
-            cells = (f"{took * 1e3:.2f}", f"{speed / 1e9:.0f}", f"{speed / copy:.0%}", f"{took / plain:.2f} x")
+            bound, *psi = grid.truncation.kernel_arguments()
+            rule = False, codes.SQUARED, 0.0, grid.truncation.kind, bound, 1.0 / grid.unit, *psi
+            took = queued(partial(add_rows, X, y, weights[None], None, None, *rule))
+            step = waited(partial(engine.truncated_sum, vectors, grid))
+            size = X.nbytes + y.nbytes
+            cells = (f"{took * 1e3:.2f}", f"{size / took / copy:.0%}")
+            cells += (f"{step * 1e3:.2f}", f"{size / step / waited_copy:.0%}", f"{took / plain:.2f} x")
             table.add_row(f"{n:.0e} x {d}".replace("e+0", "e"), truncation, *cells)
         del X, y, engine
     Console(width=120).print(table)
@@ -136,9 +165,12 @@ def on_a_gpu(shapes: tuple[tuple[int, int], ...]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a hundredth of the rows: to see that it runs")
-    share = 100 if parser.parse_args().quick else 1
-    on_this_machine(tuple((n // share, d) for n, d in SHAPES))
-    if has("distributed"):
+    parser.add_argument("--gpu", action="store_true", help="the GPU alone")
+    options = parser.parse_args()
+    share = 100 if options.quick else 1
+    if not options.gpu:
+        on_this_machine(tuple((n // share, d) for n, d in SHAPES))
+    if not options.gpu and has("distributed"):
         from cluster import ROUNDS, on_a_cluster
         from cluster import SHAPES as CLUSTER_SHAPES
 

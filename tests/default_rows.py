@@ -53,6 +53,7 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
         "moments": (r.ColumnMoments("features", every, (0.2,) * d, (2.0,) * d), math.sqrt(d)),
         "moments of some": (r.ColumnMoments("features", some, (0.0,) * len(some), (4.0,) * len(some)), math.sqrt(d)),
         "moments of target": (r.ColumnMoments("target", (0,), (0.1,), (2.0,)), 1.0),
+        "squares of columns": (r.ColumnMoments("features", every, (0.3,) * d, (2.0,) * d, False), 0.5 * math.sqrt(d)),
         "moments of counts": (r.ColumnMoments("positive target", (0,), (0.0,), (2.0,)), 1.0),
         "score": (r.Score(plain, theta, TARGET, r.Clip(1.2)), 1.5 * 1.2),
         "score, stretched": (r.Score(plain, theta, TARGET, STRETCHED), 1.5 * STRETCHED.bound),

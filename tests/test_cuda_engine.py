@@ -140,6 +140,47 @@ def test_how_rows_are_cut_among_threads_does_not_matter(truncation, threads, sha
     np.testing.assert_array_equal(found.cpu().numpy(), twin(vectors, grid, X, y))
 
 
+def placed(array, shift):
+    """The same numbers on the device, so many of them past a multiple of 16 bytes."""
+    room = torch.zeros(array.size + shift, dtype=torch.as_tensor(array).dtype, device=DEVICE)
+    there = room[shift:].view(array.shape)
+    there.copy_(torch.as_tensor(array))
+    assert (there.data_ptr() % 16 == 0) == (shift == 0)
+    return there
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="no GPU here: nothing is compiled")
+@pytest.mark.parametrize(("d", "truncation"), [(7, "l2"), (8, "psi")])
+def test_kernels_that_are_launched_again_fit_where_rows_begin(d, truncation, monkeypatch):
+    """Rows, targets and weights at a multiple of 16 bytes, and then one of them not, compiled and launched again."""
+    from tailguard.kernels import triton_rows
+
+    made = []
+
+    class Recorded(triton_rows.Launch):
+        def __init__(self, *args, **settings):
+            super().__init__(*args, **settings)
+            made.append(self)
+
+    monkeypatch.setattr(triton_rows, "Launch", Recorded)
+    triton_rows._launches.cache_clear()
+    X, y = table(400, d, seed=3, dtype=np.float32)
+    w = np.random.default_rng(1).standard_normal((1, d))
+    vectors, grid = Gradients(Squared(), w, False), Grid.of(TRUNCATIONS[truncation], len(X))
+    bound, *psi = grid.truncation.kernel_arguments()
+    expected = twin(vectors, grid, X, y)
+    ways = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
+    for shifts in [*ways, *ways[::-1]]:
+        found = triton_rows.add_rows(
+            *(placed(a, shift) for a, shift in zip((X, y, w), shifts, strict=True)), None, None, False,
+            row_rule.SQUARED, 0.0, grid.truncation.kind, bound, 1.0 / grid.unit, *psi,
+        )  # fmt: skip
+        np.testing.assert_array_equal(found.cpu().numpy(), expected)
+    triton_rows._launches.cache_clear()
+    assert all(launch.current is not None for launch in made)  # Triton has let them be launched again
+    assert sum(len(launch.compiled) for launch in made) == 2 * len(ways)
+
+
 @on_device
 def test_samples_strides_and_order_do_not_matter():
     X, y = table(60, 6)

@@ -398,7 +398,17 @@ FITS = {
 }
 EXTREME = [(0.0, 0.0), (np.nan, np.nan), (np.inf, np.inf), (-1e308, -1e308), (1e-310, 1e-310), (1e5, 1e5)]
 NAMES = {
-    "mean": {"steps", "clip", "correlations", "curvature", "column scales", "column means", "level", "tail"},
+    "mean": {
+        "steps",
+        "clip",
+        "correlations",
+        "curvature",
+        "column scales",
+        "column means",
+        "column spread",
+        "level",
+        "tail",
+    },
     "logistic": {"prevalence", "steps", "correlations", "instrument", "level"},
     "multinomial": {"prevalence", "steps", "correlations"},
     "Poisson": {"clip", "steps", "level"},

@@ -249,7 +249,7 @@ def _in_data_units(line: Line, alpha: float, curvature: float, fit_intercept: bo
     columns, slopes = line.columns, line.slopes
     if alpha > 0.0:
         inverse_scale = np.minimum(columns.scale**-2.0, 1e200)
-        H = curvature * line.correlation
+        H = curvature * line.covariance
         slopes = np.asarray(np.linalg.solve(H + alpha * np.diag(inverse_scale), H @ slopes.T).T, np.float64)
     # Released numbers of contradictory hints may overflow: a coefficient that is no number says nothing.
     coef: Array = np.nan_to_num(np.clip(slopes / columns.scale, -1e150, 1e150), nan=0.0)

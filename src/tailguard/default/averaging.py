@@ -34,10 +34,10 @@ class Average:
         return 1.0 / self._precision
 
 
-def shrink(slopes: Array, noise: Array, correlation: Array) -> tuple[Array, float]:
+def shrink(slopes: Array, noise: Array, covariance: Array) -> tuple[Array, float]:
     r"""Shrink noisy slopes toward zero by empirical Bayes.
 
-    slopes = truth + N(0, noise), truth ~ N(0, s^2 C^-1) with C the features' correlations, so that the fitted line,
+    slopes = truth + N(0, noise), truth ~ N(0, s^2 C^-1) with C the covariance of the features, so that the fitted line,
     not its coordinates, is what is believed small; s^2 maximises the marginal likelihood on a grid.
 
     Returns
@@ -47,7 +47,7 @@ def shrink(slopes: Array, noise: Array, correlation: Array) -> tuple[Array, floa
     kept : float
         Fraction of the signal that was kept.
     """
-    L = np.linalg.cholesky(correlation)
+    L = np.linalg.cholesky(covariance)
     values, Q = np.linalg.eigh(L.T @ noise @ L)
     values, z = np.maximum(values, 1e-14), Q.T @ (L.T @ slopes)
     candidates = np.append(0.0, 2.0 ** np.arange(-26.0, 4.01, 0.5))[:, None]

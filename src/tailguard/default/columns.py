@@ -16,13 +16,18 @@ its distance from 0, which may be many times its spread. Such columns are **appr
    than it was known; if most rows are in one or two bins, the next look takes finer ones;
 4. exponents and moments once more, about the centre that was found.
 
+Where a **heavy tail** shows, and where it is asked for, bins too rare to be seen make most of the variance:
+
+5. the **second moment** alone, ``v^2 - 1/2``, of these columns once more: half the sensitivity, and few columns.
+
 What comes out is a truncation ``[c - M, c + M]``, M several times the bound if the end is soft, and the mean and
 scale of the truncated column. M is smaller the slower the tail falls: where it falls slowly, few rows make most of
 the variance, and the line that fits the others need not hold for them. The scale is that of the histogram, unless the
 second moment is known well, or most rows that are not zero are in no significant bin (a column of many zeros and a
 long tail): then it is the largest that the second moment allows, because too small a scale would multiply the noise
-of the column's slope. A column in which nothing but zeros is significant is taken for a rare 0/1 column. Nothing here
-is ever larger than what the histogram saw, so one wild value cannot stretch a column.
+of the column's slope. That of a heavy tail is what its second look makes sure of: with less, the rows that make the
+variance would look far out, and have no weight. A column in which nothing but zeros is significant is taken for a rare
+0/1 column. Nothing here is ever larger than what the histogram saw, so one wild value cannot stretch a column.
 """
 
 from __future__ import annotations
@@ -48,6 +53,9 @@ WIDE = 4.0  # a soft end is truncated this many bounds out;
 # where asked for, by a factor 2^STEEPNESS nearer for each power by which the tail falls more slowly than HEAVY, and
 # further if it falls faster.
 HEAVY, STEEPNESS = 1.5, 8.0
+# Power of a tail below which the second moment is asked for again: its noise that is worth paying for, the most to pay,
+# and standard deviations that are taken off.
+SLOW, SPREAD, CAUTION = 1.4, (0.004, 0.05), 0.5
 # A column seen in few rows may be noise taken for a mode: its values are truncated at so many scales at most.
 SELDOM, FURTHEST = 0.2, 64.0
 FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is approached
@@ -69,6 +77,7 @@ class Columns:
     mean: Array
     scale: Array
     seen: NDArray[np.bool_]
+    binary: NDArray[np.bool_] | None = None  # taken for 0/1 columns; None: none is
 
     @property
     def lower(self) -> Array:
@@ -108,14 +117,15 @@ def locate(
     centred: bool = True,
     wide: float = WIDE,
     octaves: tuple[float, float] = (0.0, 0.0),
+    spread: bool = False,
     beside: Sequence[Sum] = (),
 ) -> Columns:
     """Find truncation, mean and scale of ``count`` columns, the features or the target.
 
-    Sensitivities: sqrt(2 columns) for the histograms, 2 sqrt(columns) for the moments.
-    Shares: at most ``f_hist + f_mean`` over all looks. A soft end is truncated ``wide`` bounds out, times a power of
-    two within ``octaves`` by how fast its tail falls. Sums that are given ``beside`` are added up in the pass of the
-    first moments.
+    Sensitivities: sqrt(2 columns) for the histograms, 2 sqrt(columns) for the moments, sqrt(columns) for the second
+    alone. Shares: at most ``f_hist + f_mean`` over all looks, and that of `SPREAD` for heavy tails, if their ``spread``
+    is asked for. A soft end is truncated ``wide`` bounds out, times a power of two within ``octaves`` by how fast its
+    tail falls. Sums that are given ``beside`` are added up in the pass of the first moments.
     """
     search = _Search(queries, source, count, centred, wide, octaves)
     every = np.arange(count)
@@ -132,7 +142,9 @@ def locate(
         if np.any(told):
             readings = [reading for reading, is_told in zip(later.readings, told, strict=True) if is_told]
             search.measure(far[told], _Look(readings, later.sd, first=False), f_mean * MOMENTS[1])
-    return Columns(search.centre, search.reach, search.mean, search.scale, seen)
+    if spread:
+        search.measure_spread()
+    return Columns(search.centre, search.reach, search.mean, search.scale, seen, search.binary)
 
 
 def first_counts(source: Source, columns: Integers) -> ColumnCounts:
@@ -164,7 +176,8 @@ class _Search:
         self.queries, self.source, self.centred, self.wide = queries, source, centred, wide
         self.octaves = octaves
         self.centre, self.mean, self.scale = np.zeros(count), np.zeros(count), np.ones(count)
-        self.reach, self.top = np.ones(count), np.zeros(count)
+        self.reach, self.top, self.bound = np.ones(count), np.zeros(count), np.ones(count)
+        self.binary, self.heavy = np.zeros(count, bool), np.zeros(count, bool)
 
     def look(self, share: float) -> _Look:
         """Histograms over all floats; sparse columns in which nothing was seen are asked for again and pooled."""
@@ -207,12 +220,13 @@ class _Search:
         bound = 2.0 ** (self.top[columns] + soft)
         powers = ColumnMoments(self.source, tuple(columns), tuple(self.centre[columns]), tuple(bound))
         if beside:
-            queries.together(powers.clipped(queries.grid(math.sqrt(len(columns)))), *beside)
-        moments, sd = queries.mean("column means", powers, powers.width, math.sqrt(len(columns)), share)
+            queries.together(powers.clipped(queries.grid(powers.length)), *beside)
+        moments, sd = queries.mean("column means", powers, powers.width, powers.length, share)
         first, second = moments[: len(columns)], moments[len(columns) :] + 1.0
         hidden = np.array([reading.hidden for reading in readings])
         square = np.where(hidden, np.clip(second + sd, square, 1.0), square)
-        square = np.where(second > KNOWN * sd, np.minimum(second, 1.0), square)
+        known = second > KNOWN * sd
+        square = np.where(known, np.minimum(second, 1.0), square)
         first = np.clip(first, -1.0, 1.0) if self.centred else np.zeros(len(columns))
         # A bound of exactly 1 with a sharp end, or nothing seen at all: a 0/1 column, however rare or common.
         unit = (self.top[columns] == 0) & ~soft & look.first
@@ -226,11 +240,25 @@ class _Search:
             variance = np.where(unit, rare, variance)
         scale = bound * np.sqrt(np.minimum(variance, 1.0))
         furthest = np.where(mass < SELDOM, FURTHEST * scale, np.inf)
-        steeper = np.array([reading.power for reading in readings]) - HEAVY
-        wide = np.where(soft, self.wide * 2.0 ** np.clip(STEEPNESS * steeper, *self.octaves), 1.0)
+        power = np.array([reading.power for reading in readings])
+        wide = np.where(soft, self.wide * 2.0 ** np.clip(STEEPNESS * (power - HEAVY), *self.octaves), 1.0)
         self.scale[columns], self.reach[columns] = scale, np.minimum(wide * bound, furthest)
         self.mean[columns] = self.centre[columns] + bound * first
+        self.bound[columns], self.binary[columns] = bound, unit
+        self.heavy[columns] = soft & (power < SLOW) & (mass >= SELDOM) & ~known & ~hidden
         return _Moments(far & self.centred, bound * sd)
+
+    def measure_spread(self) -> None:
+        """Release second moments of columns with heavy tails once more; scales become no smaller by it."""
+        heavy = np.flatnonzero(self.heavy)
+        if not len(heavy):
+            return
+        bound, every = self.bound[heavy], tuple(heavy.tolist())
+        squares = ColumnMoments(self.source, every, tuple(self.mean[heavy]), tuple(bound), first=False)
+        share = self.queries.share_for(2.0 * squares.length, *SPREAD)
+        moments, sd = self.queries.mean("column spread", squares, squares.width, squares.length, share)
+        spread = bound * np.sqrt(np.clip(moments + 0.5 - CAUTION * sd, 0.0, 1.0))
+        self.scale[heavy] = np.maximum(self.scale[heavy], spread)
 
     def approach(self, columns: Integers, error: Array, share: float) -> Array:
         """Move the centres of far columns to where most of their rows are, by looks at equal bins.

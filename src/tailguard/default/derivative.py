@@ -46,7 +46,7 @@ def mean_weights(width: int, intercept: bool, radius: float, cap: float) -> Arra
 def rescaling(design: Design) -> Array:
     """A matrix S, so that S' B S has the columns' second moments that the first Gram matrix found, as far as known."""
     assert design.moments is not None
-    W, variances = design.whitening, np.append(1.0, np.diag(design.correlation))
+    W, variances = design.whitening, np.append(1.0, np.diag(design.covariance))
     expected = mean_weights(design.width, design.intercept, RADIUS[0] * math.sqrt(design.width), TIGHT_CAP) * variances
     away, noise = design.moments.value / expected - 1.0, design.moments.sd / expected
     away[1:] *= max(0.0, 1.0 - float(np.sum(noise[1:] ** 2)) / max(float(np.sum(away[1:] ** 2)), 1e-300))

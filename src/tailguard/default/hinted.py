@@ -74,7 +74,7 @@ def narrowed_target(column: Columns, known: Known | None) -> Columns:
 def locate_known(queries: Queries, known: Known, centred: bool, broader: float = 1.0) -> Columns:
     """Locate columns about each of which something is known, with a small budget; pooled scales times ``broader``."""
     d = len(known.lower)
-    columns = Columns(np.zeros(d), np.ones(d), np.zeros(d), np.ones(d), np.zeros(d, bool))
+    columns = Columns(np.zeros(d), np.ones(d), np.zeros(d), np.ones(d), np.zeros(d, bool), known.few)
     kind = np.where(known.few, _FEW, np.where(np.isfinite(known.root), _MOMENT, known.group))
     pools = [pool for pool in (*_groups(kind), np.flatnonzero(kind == _RANGE)) if len(pool)]
     parts = [(which, _by_moment(known, which)) for which in [np.flatnonzero(kind == _MOMENT)]]

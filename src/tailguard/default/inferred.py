@@ -165,7 +165,7 @@ def infer_log_mean(queries: Queries, intercept: bool) -> linear.Line:
         z = float(theta[0]) + offset + float(np.linalg.norm(theta[1:])) * _POINTS
         return max(0.2, float(_WEIGHTS @ np.exp(np.minimum(z, 0.0))))
 
-    columns = linear.locate_features(queries, intercept, poisson.WIDE, octaves=poisson.OCTAVES)
+    columns = linear.locate_features(queries, intercept, poisson.WIDE, octaves=poisson.OCTAVES, spread=False)
     design = _design(queries, columns, intercept)
     theta, clip = _approach(queries, design, score, np.zeros(d + 1), slope)
     tail = look_at_tail(queries, ResidualAt(design, theta, score), clip, F_TAIL)
@@ -285,7 +285,7 @@ def _line(
         design.shift,
         unit * W @ estimate.theta[1:],
         level,
-        design.correlation,
+        design.covariance,
         limits,
         noise=unit * slope_noise(W, estimate.private * estimate.inverse @ estimate.inverse),
         uncertainty=in_data_units(design, estimate, unit, own),

@@ -85,7 +85,7 @@ class Line:
     shift: Array
     slopes: Array
     level: Any  # one for every output
-    correlation: Array
+    covariance: Array
     limits: tuple[float, float] = (-math.inf, math.inf)  # of the predictor
     note: str = "level and slopes"
     noise: Array | None = None  # standard deviation of the privacy noise in the slopes before they were shrunk
@@ -114,6 +114,7 @@ def locate_features(
     wide: float | None = None,
     known: Known | None = None,
     octaves: tuple[float, float] = OCTAVES,
+    spread: bool = True,
 ) -> Columns:
     """Stage A for the features: the less noise, the further out they are truncated."""
     d = queries.engine.columns
@@ -123,7 +124,8 @@ def locate_features(
     if wide is None:
         wide = WIDE * min(1.0, QUIET / ratio)
     shares = column_shares(queries, d)
-    return narrowed(locate(queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves), known)
+    found = locate(queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves, spread=spread)
+    return narrowed(found, known)
 
 
 def column_shares(queries: Queries, count: int) -> tuple[float, float]:
@@ -233,7 +235,7 @@ class LinearFit:
         private = (1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance
         noise = self._covariance(INFLATION * private, (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance)
         self.noise = slope_noise(design.whitening, private * self.curvature.inverse @ self.curvature.inverse)
-        self.slopes, _ = shrink(slopes, noise, design.correlation)
+        self.slopes, _ = shrink(slopes, noise, design.covariance)
 
     @staticmethod
     def _clip(track: _Track) -> float:
@@ -303,7 +305,7 @@ class LinearFit:
             return np.zeros(len(self.slopes)), 0.0
         gap = self.design.whitening @ (wide.average.value - narrow.average.value)[1:]
         noise = self._covariance(DOUBT * (wide.average.variance + narrow.average.variance), DOUBT * variance)
-        return shrink(gap, noise, self.design.correlation)
+        return shrink(gap, noise, self.design.covariance)
 
     def look_at_target(self) -> None:
         """Without slopes: the scale of the target's tail only."""
@@ -351,7 +353,7 @@ class LinearFit:
 
     def _instrument(self) -> Instrument:
         assert self.design is not None
-        spread = math.sqrt(float(self.slopes @ self.design.correlation @ self.slopes))
+        spread = math.sqrt(float(self.slopes @ self.design.covariance @ self.slopes))
         return Instrument(self.design.line(self.slopes), spread)
 
     def _remultiply(self, moments: Instrument, clip_at: Callable[[float], float], noise: float, power: float) -> None:
@@ -379,11 +381,11 @@ class LinearFit:
         """Back to the units of y; the level stays inside the released range of y."""
         d = len(self.slopes)
         shift = np.zeros(d) if self.design is None else self.design.shift
-        correlation = np.eye(d) if self.design is None else self.design.correlation
+        covariance = np.eye(d) if self.design is None else self.design.covariance
         level = 0.0
         if self.intercept:
             level = min(self.y_range[1], max(self.y_range[0], self.y_mean + self.y_scale * self.constant))
         note = LEVEL_ONLY if self.design is None else "level and slopes"
         noise = None if self.noise is None else self.multiplier * self.noise * self.y_scale
         slopes = self.multiplier * self.slopes * self.y_scale
-        return Line(columns, shift, slopes, level, correlation, note=note, noise=noise)
+        return Line(columns, shift, slopes, level, covariance, note=note, noise=noise)

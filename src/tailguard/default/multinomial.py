@@ -58,7 +58,7 @@ def fit_multinomial(queries: Queries, classes: int, intercept: bool, known: Know
     design = score_design(queries, locate_features(queries, intercept, NEAR, known, OCTAVES), intercept)
     theta, noise = _steps(queries, design, levels, STEPS[0 if ratio <= QUIET else 1])
     slopes = theta[:, 1:] @ design.whitening.T
-    return Line(design.columns, design.shift, slopes, theta[:, 0], design.correlation, LIMITS, noise=noise), 0.2
+    return Line(design.columns, design.shift, slopes, theta[:, 0], design.covariance, LIMITS, noise=noise), 0.2
 
 
 def _levels(queries: Queries, classes: int, share: float) -> Array:

@@ -68,7 +68,7 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
         return Line(unknown, np.zeros(d), np.zeros(d), level, np.eye(d), note=LEVEL_ONLY), mean
 
     counts = Target(scale=mean, low=0.0, high=top)
-    columns = locate_features(queries, intercept, WIDE, known, OCTAVES)
+    columns = locate_features(queries, intercept, WIDE, known, OCTAVES, spread=False)
     design = decorrelate(queries, standardised(columns, intercept))
     # Without an intercept the predictor is relative to a fixed level, log(mean), that the slopes have to make up for.
     offset = 0.0 if intercept else -start
@@ -97,12 +97,12 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
     theta, W = average.value, design.whitening
     private = average.variance * bent.inverse @ bent.inverse
     noise = INFLATION * private + bound**2 * bent.inverse / queries.n
-    slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.correlation)
+    slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.covariance)
     limits, sd_slopes = (-math.inf, start + LARGEST), slope_noise(W, private)
     if known is not None and known.target_range is not None:
         limits = -math.inf, min(start + LARGEST, math.log(max(known.target_range[1], 1e-300)))
     if not intercept:
-        return Line(columns, design.shift, slopes, 0.0, design.correlation, limits, noise=sd_slopes), mean
+        return Line(columns, design.shift, slopes, 0.0, design.covariance, limits, noise=sd_slopes), mean
     constant = float(theta[0])
     cap = min(top, 8.0 * bound)
     levels = FittedMeans(design.line(slopes, constant, LARGEST), counts, cap)
@@ -111,4 +111,4 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
     change = math.log(target / model)
     change *= max(0.0, 1.0 - 2.0 * (sd / min(target, model)) ** 2 / max(change**2, 1e-300))
     level = start + constant + change
-    return Line(columns, design.shift, slopes, level, design.correlation, limits, noise=sd_slopes), mean
+    return Line(columns, design.shift, slopes, level, design.covariance, limits, noise=sd_slopes), mean

@@ -42,7 +42,7 @@ def scale_columns(queries: Queries, known: Known | None) -> Columns:
     bound = BOUND * columns.scale
     every: Any = range(d)
     powers = ColumnMoments("features", tuple(every), tuple(columns.mean.tolist()), tuple(bound.tolist()))
-    moments, sd = queries.mean("closer look", powers, powers.width, math.sqrt(d), queries.account.left)
+    moments, sd = queries.mean("closer look", powers, powers.width, powers.length, queries.account.left)
     first, second = np.clip(moments[:d], -1.0, 1.0), np.clip(moments[d:] + 1.0, 0.0, 1.0)
     variance = second - first**2
     sure = columns.seen & (variance > KNOWN * sd)

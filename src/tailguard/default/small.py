@@ -124,7 +124,7 @@ class SmallFit(LinearFit):
         W = design.whitening
         noise = (average.variance + clip * clip / p / queries.n) * W @ W.T
         self.noise = slope_noise(W, average.variance * np.eye(p))
-        self.slopes, _ = shrink(W @ average.value[1:], noise, design.correlation)
+        self.slopes, _ = shrink(W @ average.value[1:], noise, design.covariance)
 
 
 def whitened(queries: Queries, columns: Columns, intercept: bool, share: float) -> Design:
@@ -148,7 +148,7 @@ def whitened(queries: Queries, columns: Columns, intercept: bool, share: float) 
     values, V = np.linalg.eigh(level * np.eye(d) + keep * apart)
     values = np.maximum(values, 0.0) + RIDGE * keep * sd * math.sqrt(2.0 * d)
     values = np.maximum(values, CORRELATION_FLOOR * level)
-    return replace(raw, shift=shift, whitening=V / np.sqrt(values), correlation=(V * values) @ V.T / level)
+    return replace(raw, shift=shift, whitening=V / np.sqrt(values), covariance=(V * values) @ V.T / level)
 
 
 def _kept(square: float, noise: float) -> float:

@@ -7,9 +7,10 @@ weighted equations is still the right one. ``w |a|^2 <= cap R^2``, so the weight
 
 The first Gram matrix gives the correlations, shrunk to none by the known noise (Ledoit and Wolf 2004), and a
 whitening W. Scales come from stage A: weights make the variance of a rare column look tiny, so its inverse must not
-be taken from here. The second, in whitened coordinates, is the curvature H of the very score that the steps use;
-what its eigenvalues are raised by for stability acts as a ridge penalty, so that noise cannot pile up over the steps
-in directions in which little is known.
+be taken from here. But columns that are not 0/1 should look alike in it, and it is more precise than a histogram: what
+they differ by, within limits, is taken out of their scales. The second, in whitened coordinates, is the curvature H of
+the very score that the steps use; what its eigenvalues are raised by for stability acts as a ridge penalty, so that
+noise cannot pile up over the steps in directions in which little is known.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over the
 # Of the mean weight, which is .55 with normal features and larger with some far out: less is noise, and would move the
 # centre h, a quotient, far away.
 LEAST_WEIGHT = 0.45
+ALIKE, CLEAR = (0.5, 2.0), 4.0  # limits of what is taken out of a scale; noise beyond which a variance must be
 RIDGE = 0.6  # of the spectral noise, added to eigenvalues
 PRECISION = 0.05  # spectral noise that is worth paying for
 SHARE = 0.06  # at most, for each matrix
@@ -47,7 +49,7 @@ class Design:
     columns: Columns
     shift: Array
     whitening: Array
-    correlation: Array
+    covariance: Array  # of the features, as far as it was seen
     intercept: bool
     radius: float
     cap: float
@@ -133,12 +135,21 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     values, V = np.linalg.eigh(np.eye(d) + keep * C)
     values = np.maximum(values, 0.0) + RIDGE * keep * sd * math.sqrt(2.0 * d) / v.mean()
     values = np.maximum(values, CORRELATION_FLOOR)
-    design = Design(
-        columns, h, V / np.sqrt(values), (V * values) @ V.T, intercept, RADIUS[1] * math.sqrt(d + 1), LOOSE_CAP
-    )
+    unlike = _unlike(columns, np.diag(G), sd)
+    whitening, covariance = V / np.sqrt(values) / unlike[:, None], (V * values) @ V.T * np.outer(unlike, unlike)
+    design = Design(columns, h, whitening, covariance, intercept, RADIUS[1] * math.sqrt(d + 1), LOOSE_CAP)
     # The cap is as loose as the noise of the second Gram matrix allows; public.
     loosest = PRECISION / gram_noise(queries, design, SHARE) * LOOSE_CAP
     return replace(design, cap=min(6.0, max(2.0, loosest)), moments=moments)
+
+
+def _unlike(columns: Columns, variance: Array, sd: float) -> Array:
+    """How much wider than others a column is that is not 0/1, by its weighted variance; 1 if that is not clear."""
+    graded = np.ones(len(variance), bool) if columns.binary is None else ~columns.binary
+    middle = float(np.median(variance[graded])) if np.any(graded) else 0.0
+    if middle <= CLEAR * sd:
+        return np.ones(len(variance))
+    return np.where(graded, np.clip(np.sqrt(np.maximum(variance, 0.0) / middle), *ALIKE), 1.0)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 
 from tailguard.kernels import codes
+from tailguard.kernels.triton_launch import multiprocessors, power_of_two, prepared
 
 MOST_COLUMNS = 256  # a tile of design vectors, 16 rows of them, stays in registers
 VALUES = 2048  # of a tile of rows
@@ -120,7 +121,7 @@ def _units(v, most):
 # ---------------------------------------------------------------- one pass
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _count(X, y_stride, x_stride, columns, q, bins, out, n, copies, WIDTH: tl.constexpr, W: tl.constexpr,
            B: tl.constexpr, POSITIVE: tl.constexpr, EACH: tl.constexpr, BINS: tl.constexpr,
            EXPONENTS: tl.constexpr):  # fmt: skip
@@ -145,7 +146,7 @@ def _count(X, y_stride, x_stride, columns, q, bins, out, n, copies, WIDTH: tl.co
         tl.atomic_add(out + at, 1, mask=mask, sem="relaxed")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _count_near(X, y_stride, x_stride, columns, q, out, n, copies, WIDTH: tl.constexpr, W: tl.constexpr,
                 B: tl.constexpr, POSITIVE: tl.constexpr, BINS: tl.constexpr):  # fmt: skip
     """Add one to ``out[row mod copies, c, bin]`` for every row and column: equal bins about a centre, all else in 0."""
@@ -168,10 +169,10 @@ def _count_near(X, y_stride, x_stride, columns, q, out, n, copies, WIDTH: tl.con
         tl.atomic_add(out + at, 1, mask=mask, sem="relaxed")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _moments(X, y_stride, x_stride, columns, q, out, n, WIDTH: tl.constexpr, W: tl.constexpr, B: tl.constexpr,
-             POSITIVE: tl.constexpr):  # fmt: skip
-    """Add ``v``, then ``v^2 - 1``, of every column."""
+             POSITIVE: tl.constexpr, BOTH: tl.constexpr):  # fmt: skip
+    """Add ``v``, then ``v^2 - 1``, of every column; or ``v^2 - 1/2`` alone."""
     c = tl.arange(0, W)
     there = c < WIDTH
     place = tl.load(columns + c, mask=there, other=0)
@@ -188,17 +189,20 @@ def _moments(X, y_stride, x_stride, columns, q, out, n, WIDTH: tl.constexpr, W: 
         if POSITIVE:
             x = tl.where(x < 0.0, 0.0, x)
         v = _number(_clip((x - centre[None, :]) / reach[None, :], 1.0))
-        w = v * v - 1.0
-        size = tl.sqrt(tl.sum(tl.where(mask, v * v + w * w, 0.0), 1))
+        w = v * v - (1.0 if BOTH else 0.5)
+        size = tl.sqrt(tl.sum(tl.where(mask, v * v + w * w if BOTH else w * w, 0.0), 1))
         scale = _scale(size, bound, per_unit)[:, None]
-        first += tl.sum(tl.where(mask, _units(v * scale, most), 0), 0)
+        if BOTH:
+            first += tl.sum(tl.where(mask, _units(v * scale, most), 0), 0)
         second += tl.sum(tl.where(mask, _units(w * scale, most), 0), 0)
-    at = out + tl.program_id(0).to(tl.int64) * (2 * WIDTH) + c
-    tl.store(at, first, mask=there)
-    tl.store(at + WIDTH, second, mask=there)
+    at = out + tl.program_id(0).to(tl.int64) * (2 * WIDTH if BOTH else WIDTH) + c
+    if BOTH:
+        tl.store(at, first, mask=there)
+        at += WIDTH
+    tl.store(at, second, mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _design(X, y, q, out, kept, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, K: tl.constexpr,
             B: tl.constexpr, WORK: tl.constexpr, LINK: tl.constexpr):  # fmt: skip
     """Design vectors of tiles of rows, and what is made of them.
@@ -258,7 +262,7 @@ def _design(X, y, q, out, kept, n, x_rows, x_columns, D: tl.constexpr, P: tl.con
         tl.store(at, total0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, B: tl.constexpr,
           LINK: tl.constexpr, CODE: tl.constexpr, POINTS: tl.constexpr):  # fmt: skip
     """Residuals of a line, counted between POINTS of a grid (a power of two), or else the vectors of a code.
@@ -339,12 +343,14 @@ def column_counts(X, columns, centre, positive, bins, total):
     width, device = len(columns), X.device
     copies = 1 << max(0, int(math.log2(max(1, COPIES // total.size))))
     out = torch.zeros((copies, *total.shape), dtype=torch.int32, device=device)
-    tile = max(1, min(256, VALUES // _power(width)))
-    _count[(_programs(X),)](
-        X, X.stride(0), X.stride(1), _ints(columns, device), _floats(device, centre),
+    padded = power_of_two(width)
+    launch = prepared(
+        _count, WIDTH=width, W=padded, B=max(1, min(256, VALUES // padded)), POSITIVE=bool(positive),
+        EACH=int(len(bins) > 1), BINS=total.shape[1], EXPONENTS=bins.shape[1],
+    )  # fmt: skip
+    launch(
+        (_programs(X),), X, X.stride(0), X.stride(1), _ints(columns, device), _floats(device, centre),
         torch.as_tensor(bins.astype(np.int32), device=device), out, len(X), copies,
-        WIDTH=width, W=_power(width), B=tile, POSITIVE=bool(positive), EACH=int(len(bins) > 1), BINS=total.shape[1],
-        EXPONENTS=bins.shape[1],
     )  # fmt: skip
     total += out.sum(0, dtype=torch.int64).cpu().numpy()
 
@@ -352,27 +358,27 @@ def column_counts(X, columns, centre, positive, bins, total):
 def near_counts(X, columns, centre, unit, positive, total):
     """Count values in equal bins about a centre."""
     width, device = len(columns), X.device
-    padded = _power(width)
+    padded = power_of_two(width)
     copies = 1 << max(0, int(math.log2(max(1, COPIES // total.size))))
     out = torch.zeros((copies, *total.shape), dtype=torch.int32, device=device)
-    _count_near[(_programs(X),)](
-        X, X.stride(0), X.stride(1), _ints(columns, device),
-        _floats(device, _padded(centre, padded), _padded(unit, padded, 1.0)), out, len(X), copies,
-        WIDTH=width, W=padded, B=max(1, min(256, VALUES // padded)), POSITIVE=bool(positive), BINS=total.shape[1],
+    launch = prepared(
+        _count_near, WIDTH=width, W=padded, B=max(1, min(256, VALUES // padded)), POSITIVE=bool(positive),
+        BINS=total.shape[1],
     )  # fmt: skip
+    q = _floats(device, _padded(centre, padded), _padded(unit, padded, 1.0))
+    launch((_programs(X),), X, X.stride(0), X.stride(1), _ints(columns, device), q, out, len(X), copies)
     total += out.sum(0, dtype=torch.int64).cpu().numpy()
 
 
-def column_moments(X, columns, centre, bound, positive, clip, per_unit, total):
+def column_moments(X, columns, centre, bound, positive, both, clip, per_unit, total):
     """Add moments of columns."""
     width, device = len(columns), X.device
-    padded = _power(width)
-    out = torch.empty((_programs(X), 2 * width), dtype=torch.int64, device=device)
+    padded = power_of_two(width)
+    out = torch.empty((_programs(X), len(total)), dtype=torch.int64, device=device)
     q = _floats(device, _padded(centre, padded), _padded(bound, padded, 1.0), clip, per_unit)
-    _moments[(len(out),)](
-        X, X.stride(0), X.stride(1), _ints(columns, device), q, out, len(X),
-        WIDTH=width, W=padded, B=max(1, min(128, VALUES // padded)), POSITIVE=bool(positive),
-    )  # fmt: skip
+    kind = {"POSITIVE": bool(positive), "BOTH": bool(both)}
+    launch = prepared(_moments, WIDTH=width, W=padded, B=max(1, min(128, VALUES // padded)), **kind)
+    launch((len(out),), X, X.stride(0), X.stride(1), _ints(columns, device), q, out, len(X))
     total += out.sum(0).cpu().numpy()
 
 
@@ -430,7 +436,7 @@ def class_scores(
 
 def line_sizes(X, y, lower, upper, mean, scale, shift, slopes, constant, link, largest, target, grid, total):
     """Count absolute residuals."""
-    points = _power(len(grid))
+    points = power_of_two(len(grid))
     line = lower, upper, mean, scale, shift, slopes, constant, largest, target
     beyond = _run_line(X, y, line, 1.0, 1.0, _padded(grid, points, math.inf), link, -1, points)[: len(grid)]
     total += np.diff(-beyond, prepend=-len(X), append=0)
@@ -462,7 +468,7 @@ def target_vectors(y, classes, bound, per_unit, total):
 def _run_design(X, y, design, theta, offset, link, largest, target, clip, bound, per_unit, work, kept) -> Any:
     lower, upper, mean, scale, shift, rotation, constant, radius, cap = design
     n, d = X.shape
-    p = max(16, _power(d))
+    p = max(16, power_of_two(d))
     square = np.zeros((p, p))
     square[:d, :d] = rotation.T
     target = np.array([0.0, 1.0, 0.0, math.inf, -math.inf, math.inf]) if target is None else target
@@ -470,41 +476,32 @@ def _run_design(X, y, design, theta, offset, link, largest, target, clip, bound,
     scalars = constant, theta[0], offset, largest, radius, cap, bound, per_unit, *clip
     q = _floats(X.device, *columns, square.ravel(), _padded(theta[1:], p), *scalars, target)
     out = torch.empty((_programs(X), d + 1), dtype=torch.int64, device=X.device)
-    _design[(len(out),)](
-        X, X if y is None else y, q, out, out if kept is None else kept, n, X.stride(0), X.stride(1),
-        D=d, P=p, K=min(p, 32), B=max(16, min(64, 2 * VALUES // p)), WORK=work.value, LINK=link,
-    )  # fmt: skip
+    launch = prepared(_design, D=d, P=p, K=min(p, 32), B=max(16, min(64, 2 * VALUES // p)), WORK=work.value, LINK=link)
+    y, kept = X if y is None else y, out if kept is None else kept
+    launch((len(out),), X, y, q, out, kept, n, X.stride(0), X.stride(1))
     return out.sum(0).cpu().numpy() if work is SCORES else None
 
 
 def _run_line(X, y, line, bound, per_unit, rest, link, code, points) -> Any:
     lower, upper, mean, scale, shift, slopes, constant, largest, target = line
     d = len(slopes)
-    p = _power(max(1, d))
+    p = power_of_two(max(1, d))
     columns = [_padded(each, p) for each in (lower, upper, mean, 1.0 / scale, shift, slopes)]
     q = _floats(X.device, *columns, constant, largest, target, bound, per_unit, rest)
     out = torch.empty((_programs(X), points if code < 0 else 2), dtype=torch.int64, device=X.device)
-    _line[(len(out),)](
-        X, y, q, out, len(X), X.stride(0), X.stride(1),
-        D=d, P=p, B=max(16, min(256, VALUES // p)), LINK=link, CODE=code, POINTS=points,
-    )  # fmt: skip
+    launch = prepared(_line, D=d, P=p, B=max(16, min(256, VALUES // p)), LINK=link, CODE=code, POINTS=points)
+    launch((len(out),), X, y, q, out, len(X), X.stride(0), X.stride(1))
     return out.sum(0).cpu().numpy()
 
 
 def _programs(X: Any) -> int:
     """Programs of a launch: a few for each multiprocessor; in the interpreter, one that goes on to a second tile."""
-    if not X.is_cuda:
-        return 2
-    return 4 * int(torch.cuda.get_device_properties(X.device).multi_processor_count)
+    return 4 * multiprocessors(X.device) if X.is_cuda else 2
 
 
 def _blocks(X: Any, width: int) -> Any:
     """Rows in blocks whose design vectors are kept at a time, whole pieces of them."""
     return torch.split(X, max(1, STORED // (width * PIECE)) * PIECE)
-
-
-def _power(number: int) -> int:
-    return 1 << (number - 1).bit_length()
 
 
 def _padded(values: Any, length: int, fill: float = 0.0) -> Any:

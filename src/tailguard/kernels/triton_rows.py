@@ -6,13 +6,14 @@ contributes is in `tailguard.kernels.triton_rule`.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-import triton
 
 from tailguard.kernels import rule
+from tailguard.kernels.triton_launch import Launch, multiprocessors, parts, power_of_two, prepared
 from tailguard.kernels.triton_rule import SMOOTH
 from tailguard.kernels.triton_sum import predictors, truncated_sum
 
@@ -34,6 +35,7 @@ class Plan(NamedTuple):
     listed: int  # threads of a row that is not plain, which needs more registers
 
 
+@lru_cache(maxsize=256)
 def plan_for(columns: int, vector: int, kind: int, size: int) -> Plan:
     """Return the plan for rows of numbers of ``size`` bytes, ``vector`` of which can be read at once; tried on an H200.
 
@@ -62,7 +64,7 @@ def plan_for(columns: int, vector: int, kind: int, size: int) -> Plan:
 
 def _threads(columns: int, values: int) -> int:
     """Return how many threads share a row, so that none holds more than so many of its values."""
-    return min(WARP, triton.next_power_of_2(triton.cdiv(columns, values)))
+    return min(WARP, power_of_two(parts(columns, values)))
 
 
 def _values(columns: int, threads: int) -> int:
@@ -109,66 +111,79 @@ def add_rows(
     n = X.shape[0] if index is None else index.shape[0]
     d = X.shape[1]
     outputs = w.shape[0]
-    root, shift, p, table = rule.psi_in_units(psi, table, bound * per_unit)
-    constants = _on_device(
-        (bound, 1.0 / bound, per_unit, parameter, cubic, core, root, float(shift), *map(float, p)), device
-    )
-    cells = _on_device(tuple(map(tuple, table)), device)
     total = torch.zeros((COPIES, outputs, d + fit_intercept), dtype=torch.int64, device=device)
     if n == 0:
         return total[0]
+    constants, cells = _constants(bound, per_unit, parameter, psi, table.tobytes(), cubic, core, device)
+    size = X.element_size()
+    row, column = X.stride()
     vector = _vector(X)
-    threads, resident, shared, ahead, listed_threads = plan or plan_for(d, vector, kind, X.element_size())
-    B = WARP // threads
-    rows = max(B, min(n, LAUNCH_ROWS, LAUNCH_BYTES // (d * X.element_size())))
-    tiles = triton.cdiv(rows, B)
-    programs = min(resident * _multiprocessors(device), tiles)
-    room = triton.cdiv(tiles, programs) * B
-    listed = torch.empty(outputs * programs * room, dtype=torch.int32, device=device)
-    counts = torch.empty(outputs * programs, dtype=torch.int32, device=device)
+    plan = plan or plan_for(d, vector, kind, size)
+    B = WARP // plan.threads
+    rows = max(B, min(n, LAUNCH_ROWS, LAUNCH_BYTES // (d * size)))
+    tiles = parts(rows, B)
+    programs = min(plan.programs * multiprocessors(device), tiles)
+    room = parts(tiles, programs) * B
+    listed = torch.empty(outputs * programs * (room + 1), dtype=torch.int32, device=device)
+    first, second = _launches(plan, row, column, d, bool(fit_intercept), code, kind, len(cells), vector)
     for offset in range(0, n, rows):
-        for share, Q in ((0, threads), (SHARE, listed_threads)):
-            truncated_sum[(programs * max(1, share), outputs)](
-                X,
-                y,
-                w,
-                None if given is None else given[offset:],
-                index,
-                constants,
-                cells,
-                listed,
-                counts,
-                total,
-                min(rows, n - offset),
-                offset,
-                outputs,
-                room,
-                ROW=X.stride(0),
-                COLUMN=X.stride(1),
-                D=d,
-                INTERCEPT=bool(fit_intercept),
-                CODE=code,
-                KIND=kind,
-                CELLS=len(cells),
-                LISTED=share,
-                VECTOR=vector,
-                B=WARP // Q,
-                Q=Q,
-                PADDED=triton.next_power_of_2(4 * triton.cdiv(d, 4 * Q)),
-                SHARED=shared and not share,
-                AHEAD=1 if share else ahead,
-                COPIES=COPIES,
-                num_warps=1,
-                maxnreg=None if share else _registers(resident),
-                enable_fp_fusion=False,
-            )
+        here = None if given is None else given[offset:]
+        numbers = min(rows, n - offset), offset, outputs, room
+        first((programs, outputs), X, y, w, here, index, constants, cells, listed, total, *numbers)
+        second((programs * SHARE, outputs), X, y, w, here, index, constants, cells, listed, total, *numbers)
     return total.sum(0)  # wraps around, as the additions do
 
 
 @lru_cache(maxsize=256)
-def _on_device(values: tuple[Any, ...], device: Any) -> Any:
-    """Return public constants on the device; kept, since a copy from the host stops the launches before it."""
-    return torch.tensor(values, dtype=torch.float64, device=device)
+def _launches(
+    plan: Plan, row: int, column: int, d: int, fit_intercept: bool, code: int, kind: int, cells: int, vector: int
+) -> tuple[Launch, Launch]:
+    """Return the launch over all rows, and that over the rows that it has listed."""
+
+    def launch(share: int, Q: int) -> Launch:
+        return Launch(
+            truncated_sum,
+            ROW=row,
+            COLUMN=column,
+            D=d,
+            INTERCEPT=fit_intercept,
+            CODE=code,
+            KIND=kind,
+            CELLS=cells,
+            LISTED=share,
+            VECTOR=vector,
+            B=WARP // Q,
+            Q=Q,
+            PADDED=power_of_two(4 * parts(d, 4 * Q)),
+            SHARED=plan.shared and not share,
+            AHEAD=1 if share else plan.ahead,
+            COPIES=COPIES,
+            num_warps=1,
+            maxnreg=None if share else _registers(plan.programs),
+            enable_fp_fusion=False,
+        )
+
+    return launch(0, plan.threads), launch(SHARE, plan.listed)
+
+
+@lru_cache(maxsize=256)
+def _constants(
+    bound: float,
+    per_unit: float,
+    parameter: float,
+    psi: tuple[float, ...],
+    table: bytes,
+    cubic: float,
+    core: float,
+    device: Any,
+) -> tuple[Any, Any]:
+    """Return public constants and the table of psi on the device.
+
+    They are kept, since a copy from the host stops the launches before it.
+    """
+    root, shift, p, cells = rule.psi_in_units(psi, np.frombuffer(table).reshape(-1, 4), bound * per_unit)
+    numbers = bound, 1.0 / bound, per_unit, parameter, cubic, core, root, float(shift), *map(float, p)
+    return tuple(torch.tensor(values, dtype=torch.float64, device=device) for values in (numbers, cells.tolist()))
 
 
 def _registers(programs: int) -> int:
@@ -184,11 +199,8 @@ def predict(X: Any, w: Any, fit_intercept: bool) -> Any:
     n, d = X.shape
     z = torch.empty((n, w.shape[0]), dtype=torch.float64, device=X.device)
     Q = _threads(d, 16)
-    predictors[(triton.cdiv(n, WARP // Q), w.shape[0])](
-        X,
-        w,
-        z,
-        n,
+    launch = prepared(
+        predictors,
         ROW=X.stride(0),
         COLUMN=X.stride(1),
         D=d,
@@ -199,11 +211,5 @@ def predict(X: Any, w: Any, fit_intercept: bool) -> Any:
         num_warps=1,
         enable_fp_fusion=False,
     )
+    launch((parts(n, WARP // Q), w.shape[0]), X, w, z, n)
     return z
-
-
-@cache
-def _multiprocessors(device: Any) -> int:
-    if device.type != "cuda":
-        return 1  # the interpreter
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -127,7 +127,6 @@ def truncated_sum(
     constants,
     table,
     listed,
-    counts,
     total,
     n,
     offset,
@@ -154,8 +153,8 @@ def truncated_sum(
     It has COPIES of (outputs, D + INTERCEPT), and programs take turns with them: their sum is the result.
 
     Places count from ``offset``; place i is row i, or ``index[i]``. ``given`` (multipliers, by place) and ``index`` may
-    be None. Every program puts places that are not plain in its own part of ``listed``, ``room`` long, and their number
-    in ``counts``. With LISTED, places are taken from there, and LISTED programs share a part.
+    be None. Every program puts places that are not plain in its own part of ``listed``, which has ``room`` for them,
+    and their number behind. With LISTED, places are taken from there, and LISTED programs share a part.
 
     Column j of a row is ``X[row ROW + j COLUMN]``. With SHARED the weights are kept in shared memory, PADDED for each
     of the Q threads of a row, else in registers. While a tile is added, AHEAD more are on their way.
@@ -163,12 +162,12 @@ def truncated_sum(
     output = tl.program_id(1)
     program = output * tl.num_programs(0) + tl.program_id(0)
     mine = program // LISTED if LISTED else program
-    listed += tl.cast(mine, tl.int64) * room
+    listed += tl.cast(mine, tl.int64) * (room + 1)
     found = 0
     tile = tl.program_id(0)
     step = tl.num_programs(0)
     if LISTED:
-        n = tl.load(counts + mine)
+        n = tl.load(listed + room)
         tile = tile % LISTED
         step = LISTED
         if tile * B >= n:
@@ -319,7 +318,7 @@ def truncated_sum(
             place, x, target, f = later_place, later_x, later_target, later_f
 
     if not LISTED:
-        tl.store(counts + mine, found)
+        tl.store(listed + room, found)
     if tiles > 0:
         # Every row of a tile added ROUND_BITS, those beyond the end too; sums wrap around, and so does this excess.
         excess = tl.cast(tiles, tl.int64) * B * ROUND_BITS
@@ -334,7 +333,7 @@ def truncated_sum(
             tl.atomic_add(total + D + 0 * thread, last, mask=thread == 0, sem="relaxed")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def predictors(
     X,
     w,

@@ -11,6 +11,7 @@ object              one row                                norm at most       as
 `ColumnCounts`      a count in one bin of each column      -                  columns
 `NearCounts`        a count in one of equal bins           -                  columns
 `ColumnMoments`     (v, v^2 - 1) of each column            sqrt(columns)      columns
+..                  or v^2 - 1/2 of each column            sqrt(columns)/2    columns, heavy tails
 `DesignRows`        sqrt(w) a                              sqrt(cap) R        whitening
 `Sizes`             a count in the bin of abs(r)           -                  clips and tails
 `Score`             w a c(r), c a `Clip`                   R bound            steps: linear, Poisson

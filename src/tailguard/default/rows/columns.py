@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -148,27 +149,36 @@ def _bins(tops: tuple[float, ...] | None) -> NDArray[np.int16]:
 
 @dataclass(frozen=True)
 class ColumnMoments(Vectors):
-    """First and second moments of ``v = clip((x - centre)/bound, -1, 1)``: ``(v, v^2 - 1)``; a missing v is 0."""
+    """First and second moments of ``v = clip((x - centre)/bound, -1, 1)``: ``(v, v^2 - 1)``; a missing v is 0.
+
+    Without ``first`` the second alone, about its middle: ``v^2 - 1/2``, which is half as long.
+    """
 
     source: Source
     columns: tuple[int, ...]
     centre: tuple[float, ...]
     bound: tuple[float, ...]
+    first: bool = True
 
     @property
     def width(self) -> int:
-        """Two for each column."""
-        return 2 * len(self.columns)
+        """Two for each column, or one."""
+        return (1 + self.first) * len(self.columns)
+
+    @property
+    def length(self) -> float:
+        """Largest norm of the vector of a row."""
+        return math.sqrt(len(self.columns)) * (1.0 if self.first else 0.5)
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """All first moments, then all second ones."""
         with np.errstate(all="ignore"):
             Z = np.asarray(values_of(self.source, X, y)[:, list(self.columns)], np.float64) - np.array(self.centre)
             v = np.nan_to_num(np.clip(Z / np.array(self.bound), -1.0, 1.0), nan=0.0)
-        return np.column_stack([v, v * v - 1.0])
+        return np.column_stack([v, v * v - 1.0]) if self.first else np.asarray(v * v - 0.5)
 
     def add(self, X: NDArray[Any], y: NDArray[Any], bound: float, per_unit: float, total: Integers) -> None:
         """Add a block of rows."""
         values, positive = X if self.source == "features" else y[:, None], self.source == "positive target"
         released = np.array(self.columns), np.array(self.centre), np.array(self.bound)
-        passes(X).column_moments(values, *released, positive, bound, per_unit, total)
+        passes(X).column_moments(values, *released, positive, self.first, bound, per_unit, total)

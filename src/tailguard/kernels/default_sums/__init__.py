@@ -5,7 +5,7 @@ function            adds
 ==================  ====================================================================================
 `column_counts`     a histogram of every column
 `near_counts`       one of equal bins near a centre
-`column_moments`    ``(v, v^2 - 1)`` of every column
+`column_moments`    ``(v, v^2 - 1)``, or ``v^2 - 1/2``, of every column
 `design_gram`       the Gram matrix of weighted design vectors
 `scores`            ``w a s`` with the logistic score s, or a clipped residual
 `score_table`       the same with every clip of a grid at once

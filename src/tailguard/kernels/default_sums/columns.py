@@ -50,10 +50,14 @@ def near_counts(X, columns, centre, unit, positive, total):
 
 
 @njit(**OPTIONS, fastmath=EXACT)
-def column_moments(X, columns, centre, bound, positive, clip, per_unit, total):
-    """Add ``v = clip((x - centre)/bound, -1, 1)`` of every column, then all ``v^2 - 1``; a missing v is 0."""
+def column_moments(X, columns, centre, bound, positive, both, clip, per_unit, total):
+    """Add ``v = clip((x - centre)/bound, -1, 1)`` of every column, then all ``v^2 - 1``; a missing v is 0.
+
+    Unless ``both`` moments are asked for: then ``v^2 - 1/2`` alone.
+    """
     n, width = shape_of(X)[0], len(columns)
-    v, acc, size = np.zeros((2 * width, TILE)), np.zeros((2 * width, TILE)), np.empty(TILE)
+    all_of_row = 2 * width if both else width
+    v, acc, size = np.zeros((all_of_row, TILE)), np.zeros((all_of_row, TILE)), np.empty(TILE)
     done = 0
     for start in range(0, n, TILE):
         count = min(TILE, n - start)
@@ -70,8 +74,11 @@ def column_moments(X, columns, centre, bound, positive, clip, per_unit, total):
                 u = -1.0 if u < -1.0 else u
                 u = 1.0 if u > 1.0 else u
                 u = u if u == u else 0.0
-                v[c, i] = u
-                v[width + c, i] = u * u - 1.0
+                if both:
+                    v[c, i] = u
+                    v[width + c, i] = u * u - 1.0
+                else:
+                    v[c, i] = u * u - 0.5
         add_vectors(v, count, clip, per_unit, size, acc)
         done += 1
         if done == FLUSH:
