@@ -25,13 +25,13 @@ class Kernel:
     arg_names = ("X", "y", "n", "outputs", "D", "FLAG")
     do_not_specialize = ("n",)
 
-    def __init__(self, can_be_launched=True):
-        self.ordinary, self.again, self.can_be_launched = [], [], can_be_launched
+    def __init__(self):
+        self.ordinary, self.again = [], []
 
     def __getitem__(self, grid):
         def launch(*args, **settings):
             self.ordinary.append((grid, args, settings))
-            return Compiled(self) if self.can_be_launched else None
+            return Compiled(self)
 
         return launch
 
@@ -101,24 +101,38 @@ def test_settings_have_their_own_even_where_they_are_equal_in_python(device):
     assert ways[0] is ways[3]
 
 
-@pytest.mark.parametrize("why", ["interpreted", "nothing is returned", "arguments are passed otherwise"])
-def test_what_cannot_be_launched_again_is_launched_by_triton(why, device, monkeypatch):
-    def refused(self, grid):
-        def launch(*args):
-            raise TypeError("function takes exactly 4 arguments")
-
-        return launch
-
-    if why == "interpreted":
-        monkeypatch.setattr(triton_launch, "current_device", lambda: None)
-    if why == "arguments are passed otherwise":
-        monkeypatch.setattr(Compiled, "__getitem__", refused)
-    kernel = Kernel(why != "nothing is returned")
+def test_what_is_interpreted_is_launched_by_triton(monkeypatch):
+    monkeypatch.setattr(triton_launch, "current_device", lambda: None)
+    kernel = Kernel()
     launch = Launch(kernel, FLAG=True, D=7)
     for _ in range(3):
         launch((5,), X, Y, 10, 3)
     assert len(kernel.ordinary) == 3
     assert kernel.again == []
+
+
+def test_only_so_many_forms_are_kept(device, monkeypatch):
+    monkeypatch.setattr(triton_launch, "MOST", 2)
+    kernel = Kernel()
+    launch = Launch(kernel, FLAG=True, D=7)
+    for outputs in (1, 2, 3, 3, 1):
+        launch((5,), X, Y, 10, outputs)
+    assert [args[3] for _, args, _ in kernel.ordinary] == [1, 2, 3, 1]
+    assert len(launch.compiled) == 2
+
+
+@needs_torch
+@pytest.mark.parametrize("version", ["3.5.1", "3.10.0", "4.0.0"])
+def test_other_versions_of_triton_launch_by_themselves(version, monkeypatch):
+    import torch
+    import triton
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.version, "hip", None, raising=False)
+    monkeypatch.setattr(triton, "__version__", "3.6.0")
+    assert triton_launch.current_device() is torch.cuda.current_device
+    monkeypatch.setattr(triton, "__version__", version)
+    assert triton_launch.current_device() is None
 
 
 @needs_torch

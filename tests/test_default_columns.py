@@ -85,6 +85,40 @@ def counts(Z: np.ndarray, sd: float, rng: np.random.Generator) -> np.ndarray:
     return exact + sd * rng.standard_normal(len(exact))
 
 
+def test_signs_and_shares_have_the_scale_of_their_values():
+    """A bound of 1 with a sharp end is not only that of 0/1 columns: their variance would be that of noise."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        signs, more = rng.choice([-1.0, 1.0], (N, 2)), np.where(rng.random(N) < 0.8, 1.0, -1.0)
+        share, wide = rng.random(N), rng.uniform(-1.0, 1.0, N)
+        X = np.column_stack([signs[:, 0], more, share, wide, rng.beta(2.0, 2.0, N)])
+        ratio = found(X, seed, mu=4.0).scale / X.std(axis=0)
+        assert np.all((ratio > 0.8) & (ratio < 1.4))
+
+
+def test_rare_columns_are_told_however_they_are_coded():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        seldom = rng.random((N, 3)) < 0.05
+        X = np.column_stack([seldom * [1.0, 3.0, -100.0], rng.choice([-1.0, 1.0], N), rng.normal(size=(N, 2))])
+        rare = found(X, seed, mu=4.0).rare
+        assert rare is not None
+        assert rare.tolist() == [True, True, True, True, False, False]
+
+
+def test_the_spread_of_a_heavy_tail_is_asked_for_again():
+    """Log-normal amounts, a fifth of them 0: without a second look their scale is that of the bulk."""
+    without, again = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = np.where(rng.random((5 * N, 12)) < 0.2, 0.0, rng.lognormal(8.0, 2.0, (5 * N, 12)))
+        without.append(found(X, seed, mu=0.22).scale / X.std(axis=0))
+        again.append(found(X, seed, mu=0.22, octaves=(-1.0, 2.0), spread=True).scale / X.std(axis=0))
+    assert np.all(np.array(again) >= np.array(without))
+    assert np.median(again) > 1.5 * np.median(without)
+    assert np.max(again) < 2.0
+
+
 def test_the_power_of_a_tail_tells_the_heavy_from_the_light():
     """Means over noise: normal above Student's t with 3 degrees above log-normal payments."""
     rng = np.random.default_rng(1)

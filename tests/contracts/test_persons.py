@@ -256,6 +256,7 @@ def ordinary(n: int = 120) -> Rows:
     rng = np.random.default_rng(9)
     person = rng.permutation(np.repeat(np.arange(1, n), rng.integers(1, 5, n - 1)))
     X = rng.normal(size=(len(person), D))
+    X[:, 1] = np.exp(2.5 * X[:, 1])  # a heavy tail
     return Rows(X, X[:, 0] + rng.standard_t(2.5, len(person)), person)
 
 
@@ -283,7 +284,7 @@ def test_every_query_of_a_fit_covers_a_person(checked, name):
     loss, target = FITS[name]
     for k, (one, other) in enumerate(pairs(target)):
         fit_default(loss, Twin(one.engine(k), other.engine(k)), None, DefaultOptions(60.0, 1e-6, random_state=k))
-    assert Checked.seen >= STAGES
+    assert Checked.seen >= (STAGES if name == "Poisson" else {*STAGES, "column spread"})
 
 
 @pytest.mark.parametrize("name", ["mean", "bulk", "logistic", "Poisson"])

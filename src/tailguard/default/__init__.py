@@ -243,7 +243,7 @@ def _in_data_units(line: Line, alpha: float, curvature: float, fit_intercept: bo
     r"""Coefficients and intercept of the raw features, with the L2 penalty.
 
     Slopes of standardised features become coefficients by dividing by the scale. The penalised solution of the
-    quadratic with the released correlations C is ``(k C + alpha D^-2)^-1 k C slopes``, D the scales and k the
+    quadratic with the released covariance C is ``(k C + alpha D^-2)^-1 k C slopes``, D the scales and k the
     curvature of the loss: post-processing.
     """
     columns, slopes = line.columns, line.slopes

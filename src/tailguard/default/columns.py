@@ -27,7 +27,8 @@ second moment is known well, or most rows that are not zero are in no significan
 long tail): then it is the largest that the second moment allows, because too small a scale would multiply the noise
 of the column's slope. That of a heavy tail is what its second look makes sure of: with less, the rows that make the
 variance would look far out, and have no weight. A column in which nothing but zeros is significant is taken for a rare
-0/1 column. Nothing here is ever larger than what the histogram saw, so one wild value cannot stretch a column.
+0/1 column; one of zeros and sizes of about 1 has the variance of its mass, and of its mean if it has both signs.
+Nothing here is ever larger than what the histogram saw, so one wild value cannot stretch a column.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ SLOW, SPREAD, CAUTION = 1.4, (0.004, 0.05), 0.5
 # A column seen in few rows may be noise taken for a mode: its values are truncated at so many scales at most.
 SELDOM, FURTHEST = 0.2, 64.0
 FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is approached
+SIGNS = 4.0  # standard deviations by which mean and mass of a 0/1 column may differ: else it has both signs
 CLOSE = 0.75  # of all rows in the four octaves about the top, or the mean is that of a tail
 LEAST = (0.1, 0.5)  # of the mean square, the least variance of a column that is close together, and of one that is not
 MARGIN = 4.0  # standard deviations of a mean that equal bins reach on either side
@@ -77,7 +79,7 @@ class Columns:
     mean: Array
     scale: Array
     seen: NDArray[np.bool_]
-    binary: NDArray[np.bool_] | None = None  # taken for 0/1 columns; None: none is
+    rare: NDArray[np.bool_] | None = None  # 0/1 columns, codes, and what few rows have; None: none is
 
     @property
     def lower(self) -> Array:
@@ -144,7 +146,7 @@ def locate(
             search.measure(far[told], _Look(readings, later.sd, first=False), f_mean * MOMENTS[1])
     if spread:
         search.measure_spread()
-    return Columns(search.centre, search.reach, search.mean, search.scale, seen, search.binary)
+    return Columns(search.centre, search.reach, search.mean, search.scale, seen, search.rare)
 
 
 def first_counts(source: Source, columns: Integers) -> ColumnCounts:
@@ -177,7 +179,7 @@ class _Search:
         self.octaves = octaves
         self.centre, self.mean, self.scale = np.zeros(count), np.zeros(count), np.ones(count)
         self.reach, self.top, self.bound = np.ones(count), np.zeros(count), np.ones(count)
-        self.binary, self.heavy = np.zeros(count, bool), np.zeros(count, bool)
+        self.rare, self.heavy = np.zeros(count, bool), np.zeros(count, bool)
 
     def look(self, share: float) -> _Look:
         """Histograms over all floats; sparse columns in which nothing was seen are asked for again and pooled."""
@@ -228,23 +230,25 @@ class _Search:
         known = second > KNOWN * sd
         square = np.where(known, np.minimum(second, 1.0), square)
         first = np.clip(first, -1.0, 1.0) if self.centred else np.zeros(len(columns))
-        # A bound of exactly 1 with a sharp end, or nothing seen at all: a 0/1 column, however rare or common.
-        unit = (self.top[columns] == 0) & ~soft & look.first
+        # Zeros and sizes of about 1, or nothing seen at all: a 0/1 column, however rare or common, or one of signs.
+        alone, seen = (np.array([getattr(reading, name) for reading in readings]) for name in ("alone", "seen"))
+        unit = (self.top[columns] == 0) & (alone | ~seen) & look.first
         # Far from zero: the mean, not a few large values, makes the mean square.
         close = np.array([reading.near for reading in readings]) > CLOSE
         far = (first**2 > FAR * square + 4.0 * sd**2) & (mass > 0.5) & close & ~unit
         least = np.maximum(np.where(close, *LEAST) * square, sd**2)
         variance = np.maximum(square - first**2 + sd**2, least)
         if self.centred:
-            rare = np.maximum(mass * (1.0 - mass), SIGNIFICANT * look.sd)
-            variance = np.where(unit, rare, variance)
+            one_sign = np.abs(np.abs(first) - mass) <= SIGNS * math.hypot(sd, look.sd)
+            spread = np.where(one_sign, mass * (1.0 - mass), mass - first**2)
+            variance = np.where(unit, np.maximum(spread, SIGNIFICANT * look.sd), variance)
         scale = bound * np.sqrt(np.minimum(variance, 1.0))
         furthest = np.where(mass < SELDOM, FURTHEST * scale, np.inf)
         power = np.array([reading.power for reading in readings])
         wide = np.where(soft, self.wide * 2.0 ** np.clip(STEEPNESS * (power - HEAVY), *self.octaves), 1.0)
         self.scale[columns], self.reach[columns] = scale, np.minimum(wide * bound, furthest)
         self.mean[columns] = self.centre[columns] + bound * first
-        self.bound[columns], self.binary[columns] = bound, unit
+        self.bound[columns], self.rare[columns] = bound, unit | alone | (mass < SELDOM)
         self.heavy[columns] = soft & (power < SLOW) & (mass >= SELDOM) & ~known & ~hidden
         return _Moments(far & self.centred, bound * sd)
 

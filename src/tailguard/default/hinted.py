@@ -56,7 +56,8 @@ def narrowed(columns: Columns, known: Known | None) -> Columns:
     if known is None:
         return columns
     scale = np.minimum(columns.scale, known.root)
-    return _truncated(replace(columns, scale=scale), known.lower, known.upper)
+    rare = known.few if columns.rare is None else known.few | columns.rare
+    return _truncated(replace(columns, scale=scale, rare=rare), known.lower, known.upper)
 
 
 def narrowed_target(column: Columns, known: Known | None) -> Columns:
@@ -74,7 +75,7 @@ def narrowed_target(column: Columns, known: Known | None) -> Columns:
 def locate_known(queries: Queries, known: Known, centred: bool, broader: float = 1.0) -> Columns:
     """Locate columns about each of which something is known, with a small budget; pooled scales times ``broader``."""
     d = len(known.lower)
-    columns = Columns(np.zeros(d), np.ones(d), np.zeros(d), np.ones(d), np.zeros(d, bool), known.few)
+    columns = Columns(np.zeros(d), np.ones(d), np.zeros(d), np.ones(d), np.zeros(d, bool))
     kind = np.where(known.few, _FEW, np.where(np.isfinite(known.root), _MOMENT, known.group))
     pools = [pool for pool in (*_groups(kind), np.flatnonzero(kind == _RANGE)) if len(pool)]
     parts = [(which, _by_moment(known, which)) for which in [np.flatnonzero(kind == _MOMENT)]]

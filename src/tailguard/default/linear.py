@@ -28,8 +28,9 @@ multiplier         c(r) clip(u - centre, 1)                             2 b     
 level              c(r)                                                 2 b                         all that is left
 =================  ===================================================  ==========================  =================
 
-All shares but the last depend on n, d and the budget alone. What a released value decides is only which of two clips
-the last steps use, and how many columns are looked at again; the account is a filter that allows for it.
+Shares depend on n, d and the budget, and on what a released value decides: which of two clips the last steps use, how
+many columns are looked at again and how many have a heavy tail; steps and level take what is left. The account is a
+filter that allows for it.
 """
 
 from __future__ import annotations

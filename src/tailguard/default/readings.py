@@ -56,6 +56,7 @@ class Reading(NamedTuple):
     near: float = 0.0  # of these, in the four octaves about the top
     power: float = STEEPEST  # of the tail
     hidden: bool = False  # many rows that are not zero are in no significant bin
+    alone: bool = False  # zeros and the bin of the top are all there is: 0/1 columns, +-1, codes
 
 
 NOTHING = Reading(0.0, 0.0, soft=False, seen=False, coarse=False)
@@ -106,8 +107,8 @@ def _reading(
     soft = bool(falling or h[last + 1] + hesitation * sd >= SOFT_END * h[last])
     # A first look at zeros and one bin: at 1 these are 0/1 columns, however rare; elsewhere the bin must be large.
     alone = hesitation == HESITATION[0] and (top == 0.0 or h[last] > ALONE * sd)
-    if alone and zeros + h[last] > 1.0 - MISSING * sd:
-        soft = False
+    alone = bool(alone and zeros + h[last] > 1.0 - MISSING * sd)
+    soft = soft and not alone
     # 7/12 is the mean of x^2 over (1/2, 1]: what a row of the top bin adds to the mean square.
     square = sum(max(float(h[k]), 0.0) * 4.0 ** (tops[k] - tops[last]) for k in significant)
     mass = float(sum(h[k] for k in significant))
@@ -121,6 +122,7 @@ def _reading(
         near=float(np.sum(h[max(last - 2, 0) : last + 2])),
         power=_power(h, sd, significant, tops),
         hidden=bool(1.0 - zeros - mass > HIDDEN * mass),
+        alone=alone,
     )
 
 

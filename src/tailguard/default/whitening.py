@@ -7,10 +7,10 @@ weighted equations is still the right one. ``w |a|^2 <= cap R^2``, so the weight
 
 The first Gram matrix gives the correlations, shrunk to none by the known noise (Ledoit and Wolf 2004), and a
 whitening W. Scales come from stage A: weights make the variance of a rare column look tiny, so its inverse must not
-be taken from here. But columns that are not 0/1 should look alike in it, and it is more precise than a histogram: what
-they differ by, within limits, is taken out of their scales. The second, in whitened coordinates, is the curvature H of
-the very score that the steps use; what its eigenvalues are raised by for stability acts as a ridge penalty, so that
-noise cannot pile up over the steps in directions in which little is known.
+be taken from here. But columns that are not rare (nor 0/1) should look alike in it, and it is more precise than a
+histogram: what they differ by, within limits, is taken out of their scales. The second, in whitened coordinates, is the
+curvature H of the very score that the steps use; what its eigenvalues are raised by for stability acts as a ridge
+penalty, so that noise cannot pile up over the steps in directions in which little is known.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
 
 
 def _unlike(columns: Columns, variance: Array, sd: float) -> Array:
-    """How much wider than others a column is that is not 0/1, by its weighted variance; 1 if that is not clear."""
-    graded = np.ones(len(variance), bool) if columns.binary is None else ~columns.binary
+    """How much wider than others a column is that is not rare, by its weighted variance; 1 if that is not clear."""
+    graded = np.ones(len(variance), bool) if columns.rare is None else ~columns.rare
     middle = float(np.median(variance[graded])) if np.any(graded) else 0.0
     if middle <= CLEAR * sd:
         return np.ones(len(variance))

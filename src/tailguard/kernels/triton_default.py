@@ -226,7 +226,9 @@ def _design(X, y, q, out, kept, n, x_rows, x_columns, D: tl.constexpr, P: tl.con
         for j0 in range(0, P, K):
             j = j0 + tl.arange(0, K)
             mask = inside[:, None] & (j < D)[None, :]
-            x = tl.load(X + rows[:, None] * x_rows + j[None, :] * x_columns, mask=mask, other=0.0).to(tl.float64)
+            x = tl.load(X + rows[:, None] * x_rows + j[None, :].to(tl.int64) * x_columns, mask=mask, other=0.0).to(
+                tl.float64
+            )
             low, high, mean = tl.load(q + j)[None, :], tl.load(q + P + j)[None, :], tl.load(q + 2 * P + j)[None, :]
             inverse, shift = tl.load(q + 3 * P + j)[None, :], tl.load(q + 4 * P + j)[None, :]
             z = _standardised(x, low, high, mean, inverse, shift)
@@ -289,7 +291,9 @@ def _line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, 
         eta = tl.zeros((B,), tl.float64) + constant
         if D > 0:
             mask = inside[:, None] & (j < D)[None, :]
-            x = tl.load(X + rows[:, None] * x_rows + j[None, :] * x_columns, mask=mask, other=0.0).to(tl.float64)
+            x = tl.load(X + rows[:, None] * x_rows + j[None, :].to(tl.int64) * x_columns, mask=mask, other=0.0).to(
+                tl.float64
+            )
             eta += tl.sum(_standardised(x, low, high, mean, inverse, shift) * slopes, 1)
         t = _target(tl.load(y + rows, mask=inside, other=0.0).to(tl.float64), s + 2)
         if CODE < 0:

@@ -16,7 +16,8 @@ anything else                      its type and value
 =================================  ====================================================================
 
 So a kernel that was compiled to read 16 bytes at once is never given a tensor where it cannot. What is kept apart here
-may be the same to Triton, never the other way round; ``tests/test_cuda_launch.py`` compares the two.
+may be the same to Triton, never the other way round; ``tests/test_cuda_launch.py`` compares the two. What Triton asks
+at every launch is asked at the first alone: whether globals of the kernel have changed, and its knobs for debugging.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
+
+# Versions whose compiled kernels are known to be launched like this: one that failed halfway could not be repeated,
+# because sums are added to.
+FIRST_VERSION, LAST_VERSION = (3, 6), (3, 9)
+MOST = 1024  # compiled forms that one `Launch` keeps
 
 
 class Launch:
@@ -47,14 +53,11 @@ class Launch:
         compiled = self.compiled.get(key)
         if compiled is None:
             compiled = self.kernel[grid](*args, **self.settings)
-            if hasattr(compiled, "__getitem__"):
-                self.compiled[key] = compiled
+            if len(self.compiled) == MOST:
+                self.compiled.clear()
+            self.compiled[key] = compiled
             return
-        try:
-            compiled[(*grid, 1, 1)[:3]](*args, *self.constants)
-        except TypeError:  # arguments are not passed like this in some version of Triton: nothing was launched
-            self.current = None
-            self.kernel[grid](*args, **self.settings)
+        compiled[(*grid, 1, 1)[:3]](*args, *self.constants)
 
 
 def specialised(args: Sequence[Any], free: frozenset[int]) -> list[Any]:
@@ -79,8 +82,11 @@ def current_device() -> Callable[[], int] | None:
     The interpreter compiles nothing, and for GPUs of AMD Triton specialises on the size of tensors too.
     """
     import torch
+    import triton
 
-    return torch.cuda.current_device if torch.cuda.is_available() and torch.version.hip is None else None
+    major, minor = (int(part) for part in triton.__version__.split(".")[:2])
+    known = FIRST_VERSION <= (major, minor) <= LAST_VERSION
+    return torch.cuda.current_device if known and torch.cuda.is_available() and torch.version.hip is None else None
 
 
 @lru_cache(maxsize=1024, typed=True)

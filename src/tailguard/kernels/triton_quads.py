@@ -24,7 +24,10 @@ def load_quads(pointer, D: tl.constexpr, COLUMN: tl.constexpr, VECTOR: tl.conste
     x = ()
     quad = tl.arange(0, Q)[:, None]
     for k in tl.static_range((D + 4 * Q - 1) // (4 * Q)):
-        x = x + _load_quad(pointer + (4 * Q * k + 4 * quad) * COLUMN, quad, D - 4 * Q * k, COLUMN, VECTOR, Q)
+        column = 4 * Q * k + 4 * quad
+        if COLUMN != 1:  # a column may be billions of numbers away
+            column = column.to(tl.int64) * COLUMN
+        x = x + _load_quad(pointer + column, quad, D - 4 * Q * k, COLUMN, VECTOR, Q)
     return x
 
 
