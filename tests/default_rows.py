@@ -62,6 +62,7 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
         "logistic": (r.LogisticScore(plain, theta), 1.5),
         "multinomial": (r.MultinomialScore(plain, rng.normal(size=(3, d + 1))), 1.5),
         "squares": (squares, float(np.hypot(*squares.top)) / 2.0),
+        "uneven": (r.Uneven(line, TARGET, 1.3, 0.8), r.Uneven.length),
         "instrument": (r.Instrument(plain.line(theta[1:]), 0.8), math.sqrt(5.0)),
         "product": (r.Product(plain.line(theta[1:]), TARGET, 0.1, 0.9, 0.8, STRETCHED, 0.3), STRETCHED.bound),
         "level": (r.Level(line, TARGET, r.Clip(2.0)), 2.0),

@@ -406,6 +406,7 @@ NAMES = {
         "column scales",
         "column means",
         "column spread",
+        "uneven",
         "level",
         "tail",
     },

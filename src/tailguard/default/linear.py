@@ -9,9 +9,10 @@ residual r:
      stretched to make up for the tail beyond (`rows.Clip`): slopes of the mean, noisy;
    * *narrow*: the 65 % quantile (55 % for the bulk): slopes of the bulk (Huber's), quiet.
 
-   Where the noise does not depend on x both targets have the same slopes. So for the mean, the difference of the two
-   fits is shrunk by its known noise and added to the narrow fit: quiet where the data allow it, unbiased where they
-   do not.
+   Where the noise does not depend on x both targets have the same slopes. So for the mean it is asked, after the first
+   wide steps, whether residuals are larger (or smaller) where the line is: costs and payments are like that. If so,
+   all further steps are wide, and wider. If not, the difference of the two fits is shrunk by its known noise and added
+   to the narrow fit: quiet where the data allow it, unbiased where they do not.
 D. The fitted line is recalibrated: a multiplier of the line, then its level, each by a mean of residuals whose clip
 is extrapolated
    along the tail between two released quantiles, and stretched. The intercept is that of the mean in either target.
@@ -21,6 +22,7 @@ query              one row                                              L2 sensi
 =================  ===================================================  ==========================  =================
 steps, clip        1{abs(r) <= grid}, one count a level, one before     sqrt(levels + 1)            .03 in all
 steps, score       w a c(r), c at most its bound b                      2 R b                       what is left
+uneven, mean only  (a u, a, u/2), a = min(abs(r)/c, 1) - 1/2            sqrt(3)                     .01
 variances          (min(r^2, c^2), e^2), abs(e) <= c + c'/q             hypot(c^2, (c + c'/q)^2)    .01
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
@@ -47,7 +49,7 @@ from tailguard.default.averaging import Average, geometric, into_ball, shrink, s
 from tailguard.default.columns import Columns, first_counts, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
-from tailguard.default.rows import Clip, Fitted, Instrument, Level, Product, Residual, Sizes, Squares, Target
+from tailguard.default.rows import Clip, Fitted, Instrument, Level, Product, Residual, Sizes, Squares, Target, Uneven
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.whitening import Design, curvature, decorrelate, standardised
 from tailguard.hints import Known
@@ -57,6 +59,7 @@ Array = NDArray[np.float64]
 
 HISTOGRAM, MEAN = (0.004, 0.07), (0.01, 0.04)  # noise worth paying for, and the most to pay
 F_CLIP, F_VARIANCE, F_INSTRUMENT, F_LEVEL = 0.03, 0.01, 0.01, 0.10
+F_UNEVEN = {"mean": 0.01, "bulk": 0.0}
 F_MULTIPLIER = {"mean": 0.10, "bulk": 0.035}
 PHASES = {"mean": (0.20, 0.30, 0.50), "bulk": (0.15, 0.25, 0.60)}  # shares of wide, narrow and last steps
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
@@ -64,6 +67,7 @@ STEPS, SKIPPED = (3, 4, 4), (1, 1, 0)  # steps of each phase, and those not aver
 NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip where there is little noise,
 NARROWER = 0.2  # and how much less where there is much
 TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-to-signal ratio of a score; the most
+UNEVEN_TAIL, SURELY = 7.0, 3.0  # the same where residuals are uneven; standard deviations from which they surely are
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 DAMPING, LIMIT = 0.9, 2.0
@@ -204,8 +208,8 @@ class LinearFit:
         queries.together(design.gram_sum(queries), first)
         self.curvature = curvature(queries, design)
         # Of the level's share the tail takes .25, and the level what is left: at least .40.
-        kept = F_CLIP + F_VARIANCE + F_INSTRUMENT + F_MULTIPLIER[self.target] + 0.65 * self.level_share
-        left = queries.account.left - kept
+        kept = F_CLIP + F_VARIANCE + F_UNEVEN[self.target] + F_INSTRUMENT + F_MULTIPLIER[self.target]
+        left = queries.account.left - kept - 0.65 * self.level_share
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
         self.tail = min(LARGEST_TAIL, TAIL * signal)
         # The privacy noise of a step is that of c/P(|r| <= c), which falls with the clip c to a limit; that of sampling
@@ -217,7 +221,12 @@ class LinearFit:
         shares = [left * part for part in PHASES[self.target]]
 
         theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), shares[0], first)
-        theta = self._phase(1, narrow, self.narrow, theta, shares[1])
+        first = self._table(theta, GRID)
+        if self.target == "mean" and self._uneven(theta, wide, first):
+            self.tail = min(LARGEST_TAIL, UNEVEN_TAIL * signal)
+            self._wide_slopes(theta, shares[1:], first)
+            return
+        theta = self._phase(1, narrow, self.narrow, theta, shares[1], first if self.target == "mean" else None)
         # The last steps are mostly narrow: their first table is made in the pass of the variances.
         first = self._table(theta, self._clip(narrow) * AROUND)
         variance, difference = self._variances(theta, wide, narrow, first)
@@ -237,6 +246,32 @@ class LinearFit:
         noise = self._covariance(INFLATION * private, (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance)
         self.noise = slope_noise(design.whitening, private * self.curvature.inverse @ self.curvature.inverse)
         self.slopes, _ = shrink(slopes, noise, design.covariance)
+
+    def _uneven(self, theta: Array, track: _Track, table: ScoreTable) -> bool:
+        """Whether sizes of residuals depend on the line; the next ``table`` is made in the same pass."""
+        assert self.design is not None
+        slopes = self.design.whitening @ theta[1:]
+        spread = math.sqrt(float(slopes @ self.design.covariance @ slopes))
+        rows = Uneven(self.design.fitted(theta), self.standard, self._clip(track), spread)
+        self.queries.together(rows.clipped(self.queries.grid(rows.length)), table)
+        (product, size, half), sd = self.queries.mean("uneven", rows, rows.width, rows.length, F_UNEVEN["mean"])
+        # The product of a and u has a variance of a quarter at most.
+        return bool(abs(product - 2.0 * size * half) > SURELY * math.hypot(sd, 0.5 / math.sqrt(self.queries.n)))
+
+    def _wide_slopes(self, theta: Array, shares: list[float], first: ScoreTable) -> None:
+        """Wide steps alone, and shrinkage."""
+        design = self.design
+        assert design is not None
+        track = _Track(Average(np.zeros(design.width)), BEFORE if self.tail <= STRETCHED else 0.0)
+        theta = self._phase(1, track, 1.0 - self.tail, theta, shares[0], first)
+        theta = self._phase(2, track, 1.0 - self.tail, theta, shares[1])
+        self.wide_clip = self.narrow_clip = self._clip(track)
+        self.variance, _ = self._variances(theta, track, track)
+        self.constant = float(track.average.value[0]) if self.intercept else 0.0
+        private = track.average.variance
+        self.noise = slope_noise(design.whitening, private * self.curvature.inverse @ self.curvature.inverse)
+        noise = self._covariance(INFLATION * private, self.variance)
+        self.slopes, _ = shrink(design.whitening @ track.average.value[1:], noise, design.covariance)
 
     @staticmethod
     def _clip(track: _Track) -> float:
@@ -279,7 +314,9 @@ class LinearFit:
         clip = Clip.stretched(found.value, found.before, power)
         return clip, max(0.5, 1.0 - beyond + clip.stretch * (beyond_before - beyond))
 
-    def _variances(self, theta: Array, wide: _Track, narrow: _Track, table: ScoreTable) -> tuple[float, float]:
+    def _variances(
+        self, theta: Array, wide: _Track, narrow: _Track, table: ScoreTable | None = None
+    ) -> tuple[float, float]:
         """Variance of the residuals, and of the difference of the two scores, most of which cancels."""
         assert self.design is not None
         offset = float(wide.average.value[0] - theta[0])
@@ -287,7 +324,8 @@ class LinearFit:
         squares = Squares(line, self.standard, offset, self._clip(wide), self._clip(narrow), self.narrow)
         top = squares.top
         bound = float(np.hypot(*top)) / 2.0
-        self.queries.together(squares.clipped(self.queries.grid(bound)), table)
+        if table is not None:
+            self.queries.together(squares.clipped(self.queries.grid(bound)), table)
         found, sd = self.queries.mean("variances", squares, 2, bound, F_VARIANCE)
         variance, difference = found + top / 2.0
         return min(max(float(variance), 2.0 * sd), top[0]), max(float(difference), sd)

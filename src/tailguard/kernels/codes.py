@@ -19,6 +19,7 @@ PRODUCT = 3  # c(e) clip(u - centre, 1) with e = t - constant - multiplier eta
 SQUARED_LINE = 4  # u, u^2 - 1/2
 BOUNDED_PRODUCTS = 5  # s, s u with the logistic score s of level + multiplier eta
 FITTED_MEANS = 6  # min(t, b) - b/2, min(exp(eta), b) - b/2
+UNEVEN = 7  # a u, a, u/2 with a = min(abs(t - eta), c)/c - 1/2 and u of eta less its constant
 
 # Exponents of floats as `default_sums.column_counts` finds them: the bits, shifted, with 64 more for subnormal numbers.
 SUBNORMAL = 64

@@ -36,7 +36,7 @@ MARGIN = tl.constexpr(1.0 + 1e-9)
 
 LEVEL, SQUARES, INSTRUMENT = tl.constexpr(codes.LEVEL), tl.constexpr(codes.SQUARES), tl.constexpr(codes.INSTRUMENT)
 PRODUCT, SQUARED_LINE = tl.constexpr(codes.PRODUCT), tl.constexpr(codes.SQUARED_LINE)
-BOUNDED_PRODUCTS = tl.constexpr(codes.BOUNDED_PRODUCTS)
+BOUNDED_PRODUCTS, UNEVEN = tl.constexpr(codes.BOUNDED_PRODUCTS), tl.constexpr(codes.UNEVEN)
 MEAN, LOG_ODDS = tl.constexpr(codes.MEAN), tl.constexpr(codes.LOG_ODDS)
 SUBNORMAL = tl.constexpr(codes.SUBNORMAL)
 
@@ -283,7 +283,7 @@ def _line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, 
     m = s + 10
     g = tl.arange(0, POINTS)
     beyond = tl.zeros((POINTS,), tl.int64)
-    first, second = tl.zeros((), tl.int64), tl.zeros((), tl.int64)
+    first, second, third = tl.zeros((), tl.int64), tl.zeros((), tl.int64), tl.zeros((), tl.int64)
     step = tl.num_programs(0).to(tl.int64) * B
     for start in range(tl.program_id(0).to(tl.int64) * B, n, step):
         rows = start + tl.arange(0, B)
@@ -301,7 +301,7 @@ def _line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, 
             more = (size[:, None] > tl.load(m + g)[None, :]) & inside[:, None]
             beyond += tl.sum(more.to(tl.int64), 0)
         else:
-            w = tl.zeros((B,), tl.float64)
+            w, u = tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64)
             if CODE == LEVEL:
                 v = _stretched(_number(t - eta), m)
             elif CODE == SQUARES:
@@ -323,20 +323,28 @@ def _line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.constexpr, 
             elif CODE == BOUNDED_PRODUCTS:
                 v = _bounded_score(tl.load(m + 1) + tl.load(m + 2) * eta, t)
                 w = v * _clip(eta / tl.load(m), 1.0)
+            elif CODE == UNEVEN:
+                c = tl.load(m + 1)
+                w = _clip(tl.abs(_number(t - eta)), c) / c - 0.5
+                u = _clip((eta - tl.load(m + 2)) / tl.load(m), 1.0)
+                v = w * u
+                u = u / 2.0
             else:
                 cap = tl.load(m)
                 w = tl.minimum(tl.exp(tl.minimum(tl.maximum(eta, -20.0), largest)), cap)
                 v = tl.where(t == t, tl.where(t > cap, cap, t), w) - cap / 2.0
                 w = w - cap / 2.0
-            f = tl.where(inside, _scale(tl.sqrt(v * v + w * w), bound, per_unit), 0.0)
+            f = tl.where(inside, _scale(tl.sqrt(v * v + w * w + u * u), bound, per_unit), 0.0)
             first += tl.sum(_units(v * f, most), 0)
             second += tl.sum(_units(w * f, most), 0)
+            third += tl.sum(_units(u * f, most), 0)
     if CODE < 0:
         tl.store(out + tl.program_id(0).to(tl.int64) * POINTS + g, beyond)
     else:
-        at = out + tl.program_id(0).to(tl.int64) * 2
+        at = out + tl.program_id(0).to(tl.int64) * 3
         tl.store(at, first)
         tl.store(at + 1, second)
+        tl.store(at + 2, third)
 
 
 # ---------------------------------------------------------------- functions like those of `default_sums`
@@ -449,7 +457,7 @@ def line_sizes(X, y, lower, upper, mean, scale, shift, slopes, constant, link, l
 def line_vectors(
     X, y, lower, upper, mean, scale, shift, slopes, constant, link, largest, target, code, q, bound, per_unit, total
 ):
-    """Add one or two numbers of every row."""
+    """Add one to three numbers of every row."""
     line = lower, upper, mean, scale, shift, slopes, constant, largest, target
     total += _run_line(X, y, line, bound, per_unit, q, link, code, 1)[: len(total)]
 
@@ -492,7 +500,7 @@ def _run_line(X, y, line, bound, per_unit, rest, link, code, points) -> Any:
     p = power_of_two(max(1, d))
     columns = [_padded(each, p) for each in (lower, upper, mean, 1.0 / scale, shift, slopes)]
     q = _floats(X.device, *columns, constant, largest, target, bound, per_unit, rest)
-    out = torch.empty((_programs(X), points if code < 0 else 2), dtype=torch.int64, device=X.device)
+    out = torch.empty((_programs(X), points if code < 0 else 3), dtype=torch.int64, device=X.device)
     launch = prepared(_line, D=d, P=p, B=max(16, min(256, VALUES // p)), LINK=link, CODE=code, POINTS=points)
     launch((len(out),), X, y, q, out, len(X), X.stride(0), X.stride(1))
     return out.sum(0).cpu().numpy()

@@ -18,6 +18,7 @@ object              one row                                norm at most       as
 `LogisticScore`     w a (p - y)/max(p, 1 - p)              R                  steps: logistic
 `MultinomialScore`  (p - onehot(y))/g  (x)  w a            R                  steps: multinomial
 `Squares`           (min(r^2, c^2), e^2) about its middle  hypot(top)/2       variances
+`Uneven`            (a u, a, u/2), abs(a) <= 1/2           sqrt(3/4)          which clips: linear
 `Instrument`        (u, u clip(eta, 4)/2)                  sqrt(5)            multiplier: linear
 `Product`           c(e) (u - centre)                      bound              multiplier: linear
 `Level`             c(r)                                   bound              level: linear
@@ -29,8 +30,9 @@ object              one row                                norm at most       as
 ==================  =====================================  =================  ==========================================
 
 a is the design vector of a row, w its Mallows weight, r its residual, z or eta its predictor, u the instrument
-``clip(eta / (1.5 spread), -1, 1)``. A missing target has residual 0. One file each for what depends on columns one by
-one, on the design vector, on a fitted line and on the target alone; `vectors` has what they share.
+``clip(eta / (1.5 spread), -1, 1)``; the a of `Uneven` is ``min(abs(r)/c, 1) - 1/2``. A missing target has residual 0.
+One file each for what depends on columns one by one, on the design vector, on a fitted line and on the target alone;
+`vectors` has what they share.
 """
 
 from tailguard.default.rows.clips import Clip
@@ -58,6 +60,7 @@ from tailguard.default.rows.line import (
     Sizes,
     SquaredLine,
     Squares,
+    Uneven,
 )
 from tailguard.default.rows.target import Membership, Prevalence, Target, bounded_score
 from tailguard.default.rows.vectors import Clipped, Vectors
@@ -89,6 +92,7 @@ __all__ = [
     "SquaredLine",
     "Squares",
     "Target",
+    "Uneven",
     "Vectors",
     "bounded_score",
     "exponent",

@@ -1,11 +1,12 @@
-"""A fitted line, and what a row adds by its place on it: sizes of residuals, and one or two numbers."""
+"""A fitted line, and what a row adds by its place on it: sizes of residuals, and a few numbers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +101,7 @@ class Sizes:
 
 
 class _OfLine(Vectors):
-    """Vectors of two numbers that depend on a fitted line and the target."""
+    """Vectors of a few numbers that depend on a fitted line and the target."""
 
     line: Fitted
 
@@ -175,6 +176,35 @@ class Instrument(_OfLine):
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
         return codes.INSTRUMENT, (_range(self.spread), self.spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Uneven(_OfLine):
+    """Whether residuals are larger where the line is: ``(a u, a, u/2)`` with ``a = min(|r|, clip)/clip - 1/2``."""
+
+    line: Fitted
+    target: Target
+    clip: float
+    spread: float
+    length: ClassVar[float] = math.sqrt(0.75)  # largest norm of the vector of a row
+
+    @property
+    def width(self) -> int:
+        """Three."""
+        return 3
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Triples of a block of rows."""
+        line = self.line(X)
+        r = np.nan_to_num(self.target(y) - line, nan=0.0)
+        a = np.minimum(np.abs(r), self.clip) / self.clip - 0.5
+        u = instrument(line - self.line.constant, self.spread)
+        return np.column_stack([a * u, a, u / 2.0])
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """For the kernel."""
+        return codes.UNEVEN, (_range(self.spread), self.clip, self.line.constant)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ function            adds
 `score_table`       the same with every clip of a grid at once
 `class_scores`      the same for several classes
 `line_sizes`        a histogram of absolute residuals of a line
-`line_vectors`      one or two numbers that depend on a line and the target: see `codes`
+`line_vectors`      one to three numbers that depend on a line and the target: see `codes`
 `target_vectors`    one or more numbers that depend on the target alone
 ==================  ====================================================================================
 

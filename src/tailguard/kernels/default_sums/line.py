@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tailguard.kernels.codes import BOUNDED_PRODUCTS, INSTRUMENT, LEVEL, PRODUCT, SQUARED_LINE, SQUARES
+from tailguard.kernels.codes import BOUNDED_PRODUCTS, INSTRUMENT, LEVEL, PRODUCT, SQUARED_LINE, SQUARES, UNEVEN
 from tailguard.kernels.compiling import njit
 from tailguard.kernels.default_sums.residuals import bounded_score, clip, number, places, residuals, stretched, targets
 from tailguard.kernels.default_sums.tile import EXACT, FLUSH, add_vectors, combine, flush, standardise
@@ -41,7 +41,7 @@ def line_sizes(X, y, lower, upper, mean, scale, shift, slopes, constant, link, l
 def line_vectors(
     X, y, lower, upper, mean, scale, shift, slopes, constant, link, largest, target, code, q, bound, per_unit, total
 ):
-    """Add one or two numbers of every row, by the code; ``q`` are its parameters: see `tailguard.default.rows`."""
+    """Add one to three numbers of every row, by the code; ``q`` are its parameters: see `tailguard.default.rows`."""
     n = shape_of(X)[0]
     z, eta, t = np.zeros((len(slopes), TILE)), np.empty(TILE), np.zeros(TILE)
     v, acc, size = np.zeros((len(total), TILE)), np.zeros((len(total), TILE)), np.empty(TILE)
@@ -81,6 +81,13 @@ def line_vectors(
                 s = bounded_score(q[1] + q[2] * eta[i], t[i])
                 v[0, i] = s
                 v[1, i] = s * clip(eta[i] / q[0], 1.0)
+        elif code == UNEVEN:
+            for i in range(TILE):
+                a = clip(abs(number(t[i] - eta[i])), q[1]) / q[1] - 0.5
+                u = clip((eta[i] - q[2]) / q[0], 1.0)
+                v[0, i] = a * u
+                v[1, i] = a
+                v[2, i] = u / 2.0
         else:
             for i in range(TILE):
                 fitted = min(math.exp(max(-20.0, min(largest, eta[i]))), q[0])
