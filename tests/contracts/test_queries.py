@@ -19,7 +19,7 @@ from scipy.stats import chi2
 
 import tailguard as tg
 from tailguard import default, losses
-from tailguard.default import DefaultOptions, fit_default
+from tailguard.default import DefaultOptions, fit_default, linear
 from tailguard.default.columns import Columns, locate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import ColumnCounts, bounded_score, exponent, first_look, later_look, near_look
@@ -436,6 +436,17 @@ def test_every_query_of_a_fit_keeps_its_sensitivity(checked, name, intercept):
             fit_default(loss, X, target(y), options)
     if intercept:
         assert NAMES.get(name, set()) <= Checked.seen
+
+
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
+def test_every_query_of_a_fit_with_uneven_residuals_keeps_its_sensitivity(checked, monkeypatch, intercept):
+    monkeypatch.setattr(linear, "SURELY", -1.0)  # all residuals are
+    for k, Twin.row in enumerate(EXTREME):
+        for kind in ("normal", "lognormal", "binary", "awkward"):
+            X, y = table(kind, 120, 3, k)
+            options = DefaultOptions(60.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
+            fit_default(losses.Squared(), X, y, options)
+    assert {"uneven", "clip", "steps", "variances"} <= Checked.seen
 
 
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
