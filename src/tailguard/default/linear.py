@@ -243,16 +243,20 @@ class LinearFit:
         slopes = design.whitening @ narrow.average.value[1:] + added
         narrow_variance = min(variance, (self.narrow_clip / self.narrow) ** 2)
         private = (1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance
-        noise = self._covariance(INFLATION * private, (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance)
-        self.noise = slope_noise(design.whitening, private * self.curvature.inverse @ self.curvature.inverse)
-        self.slopes, _ = shrink(slopes, noise, design.covariance)
+        self._shrink(slopes, private, (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance)
+
+    def _shrink(self, slopes: Array, private: float, residual: float) -> None:
+        """Shrink slopes by their noise: that of the steps, and that of sampling residuals of a variance."""
+        design, inverse = self.design, self.curvature.inverse
+        assert design is not None
+        self.noise = slope_noise(design.whitening, private * inverse @ inverse)
+        self.slopes, _ = shrink(slopes, self._covariance(INFLATION * private, residual), design.covariance)
 
     def _uneven(self, theta: Array, track: _Track, table: ScoreTable) -> bool:
         """Whether sizes of residuals depend on the line; the next ``table`` is made in the same pass."""
         assert self.design is not None
         slopes = self.design.whitening @ theta[1:]
-        spread = math.sqrt(float(slopes @ self.design.covariance @ slopes))
-        rows = Uneven(self.design.fitted(theta), self.standard, self._clip(track), spread)
+        rows = Uneven(self.design.fitted(theta), self.standard, self._clip(track), self.design.spread(slopes))
         self.queries.together(rows.clipped(self.queries.grid(rows.length)), table)
         (product, size, half), sd = self.queries.mean("uneven", rows, rows.width, rows.length, F_UNEVEN["mean"])
         # The product of a and u has a variance of a quarter at most.
@@ -265,13 +269,10 @@ class LinearFit:
         track = _Track(Average(np.zeros(design.width)), BEFORE if self.tail <= STRETCHED else 0.0)
         theta = self._phase(1, track, 1.0 - self.tail, theta, shares[0], first)
         theta = self._phase(2, track, 1.0 - self.tail, theta, shares[1])
-        self.wide_clip = self.narrow_clip = self._clip(track)
+        self.wide_clip = self._clip(track)
         self.variance, _ = self._variances(theta, track, track)
         self.constant = float(track.average.value[0]) if self.intercept else 0.0
-        private = track.average.variance
-        self.noise = slope_noise(design.whitening, private * self.curvature.inverse @ self.curvature.inverse)
-        noise = self._covariance(INFLATION * private, self.variance)
-        self.slopes, _ = shrink(design.whitening @ track.average.value[1:], noise, design.covariance)
+        self._shrink(design.whitening @ track.average.value[1:], track.average.variance, self.variance)
 
     @staticmethod
     def _clip(track: _Track) -> float:
@@ -392,8 +393,7 @@ class LinearFit:
 
     def _instrument(self) -> Instrument:
         assert self.design is not None
-        spread = math.sqrt(float(self.slopes @ self.design.covariance @ self.slopes))
-        return Instrument(self.design.line(self.slopes), spread)
+        return Instrument(self.design.line(self.slopes), self.design.spread(self.slopes))
 
     def _remultiply(self, moments: Instrument, clip_at: Callable[[float], float], noise: float, power: float) -> None:
         """One instrumental step on the multiplier of the line, taken only as far as its noise allows."""

@@ -84,7 +84,7 @@ def fit_log_odds(queries: Queries, intercept: bool, known: Known | None = None) 
     level = float(theta[0]) if intercept else 0.0
     slopes, level = _recalibrate(queries, design, slopes, level, level_share, intercept, private)
     line = Line(design.columns, design.shift, slopes, level, design.covariance, LIMITS, noise=noise)
-    return line, max(0.02, 0.5 * mean_slope(level, math.sqrt(float(slopes @ design.covariance @ slopes))))
+    return line, max(0.02, 0.5 * mean_slope(level, design.spread(slopes)))
 
 
 def score_design(queries: Queries, columns: Columns, intercept: bool) -> Design:
@@ -117,7 +117,7 @@ def _recalibrate(
     queries: Queries, design: Design, slopes: Array, level: float, share: float, intercept: bool, private: Array
 ) -> tuple[Array, float]:
     """Level and multiplier of the fitted line, a Newton step, as far as its noise allows."""
-    spread = math.sqrt(float(slopes @ design.covariance @ slopes))
+    spread = design.spread(slopes)
     line = design.line(slopes)
     moments, products = SquaredLine(line, spread), BoundedProducts(line, level, 1.0, spread)
     queries.together(moments.clipped(queries.grid(math.sqrt(1.25))), products.clipped(queries.grid(math.sqrt(2.0))))

@@ -90,6 +90,10 @@ class Design:
         """Line of rows for slopes in standardised features; bounded and exponential with ``largest``."""
         return Fitted(self.columns, self.shift, np.ascontiguousarray(slopes), constant, largest)
 
+    def spread(self, slopes: Array) -> float:
+        """Standard deviation over rows of the line with these slopes."""
+        return math.sqrt(float(slopes @ self.covariance @ slopes))
+
     def fitted(self, theta: Array, offset: float = 0.0, largest: float | None = None) -> Fitted:
         """The line ``offset + a . theta``."""
         constant = offset + (float(theta[0]) if self.intercept else 0.0)
