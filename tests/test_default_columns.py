@@ -91,7 +91,8 @@ def test_signs_and_shares_have_the_scale_of_their_values():
         rng = np.random.default_rng(seed)
         signs, more = rng.choice([-1.0, 1.0], (N, 2)), np.where(rng.random(N) < 0.8, 1.0, -1.0)
         share, wide = rng.random(N), rng.uniform(-1.0, 1.0, N)
-        X = np.column_stack([signs[:, 0], more, share, wide, rng.beta(2.0, 2.0, N)])
+        narrow, full = rng.uniform(0.9, 1.0, N), np.minimum(rng.normal(0.97, 0.01, N), 1.0)
+        X = np.column_stack([signs[:, 0], more, share, wide, rng.beta(2.0, 2.0, N), narrow, full])
         ratio = found(X, seed, mu=4.0).scale / X.std(axis=0)
         assert np.all((ratio > 0.8) & (ratio < 1.4))
 

@@ -60,7 +60,7 @@ SLOW, SPREAD, CAUTION = 1.4, (0.004, 0.05), 0.5
 # A column seen in few rows may be noise taken for a mode: its values are truncated at so many scales at most.
 SELDOM, FURTHEST = 0.2, 64.0
 FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is approached
-SIGNS = 4.0  # standard deviations by which mean and mass of a 0/1 column may differ: else it has both signs
+SIGNS = 4.0  # standard deviations by which mass, mean square and size of the mean of a 0/1 column may differ
 CLOSE = 0.75  # of all rows in the four octaves about the top, or the mean is that of a tail
 LEAST = (0.1, 0.5)  # of the mean square, the least variance of a column that is close together, and of one that is not
 MARGIN = 4.0  # standard deviations of a mean that equal bins reach on either side
@@ -79,7 +79,7 @@ class Columns:
     mean: Array
     scale: Array
     seen: NDArray[np.bool_]
-    rare: NDArray[np.bool_] | None = None  # 0/1 columns, codes, and what few rows have; None: none is
+    rare: NDArray[np.bool_] | None = None  # 0/1 columns, signs, and what few rows have; None: none is
 
     @property
     def lower(self) -> Array:
@@ -230,16 +230,19 @@ class _Search:
         known = second > KNOWN * sd
         square = np.where(known, np.minimum(second, 1.0), square)
         first = np.clip(first, -1.0, 1.0) if self.centred else np.zeros(len(columns))
-        # Zeros and sizes of about 1, or nothing seen at all: a 0/1 column, however rare or common, or one of signs.
+        # Zeros and sizes of 1, so that mass and mean square agree, or nothing seen at all: a 0/1 column, however rare
+        # or common, or one of signs.
         alone, seen = (np.array([getattr(reading, name) for reading in readings]) for name in ("alone", "seen"))
-        unit = (self.top[columns] == 0) & (alone | ~seen) & look.first
+        differ = SIGNS * math.hypot(sd, look.sd)
+        ones = alone & (np.abs(second - mass) <= differ)
+        unit = (self.top[columns] == 0) & (ones | ~seen) & look.first
         # Far from zero: the mean, not a few large values, makes the mean square.
         close = np.array([reading.near for reading in readings]) > CLOSE
         far = (first**2 > FAR * square + 4.0 * sd**2) & (mass > 0.5) & close & ~unit
         least = np.maximum(np.where(close, *LEAST) * square, sd**2)
         variance = np.maximum(square - first**2 + sd**2, least)
         if self.centred:
-            one_sign = np.abs(np.abs(first) - mass) <= SIGNS * math.hypot(sd, look.sd)
+            one_sign = np.abs(np.abs(first) - mass) <= differ
             spread = np.where(one_sign, mass * (1.0 - mass), mass - first**2)
             variance = np.where(unit, np.maximum(spread, SIGNIFICANT * look.sd), variance)
         scale = bound * np.sqrt(np.minimum(variance, 1.0))
@@ -248,7 +251,7 @@ class _Search:
         wide = np.where(soft, self.wide * 2.0 ** np.clip(STEEPNESS * (power - HEAVY), *self.octaves), 1.0)
         self.scale[columns], self.reach[columns] = scale, np.minimum(wide * bound, furthest)
         self.mean[columns] = self.centre[columns] + bound * first
-        self.bound[columns], self.rare[columns] = bound, unit | alone | (mass < SELDOM)
+        self.bound[columns], self.rare[columns] = bound, unit | (mass < SELDOM)
         self.heavy[columns] = soft & (power < SLOW) & (mass >= SELDOM) & ~known & ~hidden
         return _Moments(far & self.centred, bound * sd)
 
