@@ -379,3 +379,36 @@ def test_the_stated_noise_of_coefficients_is_what_repeated_fits_show():
     stated = np.median([model.coef_noise_ for model in fits], axis=0)
     ratio = np.sqrt(np.mean((found / stated) ** 2))
     assert 1 / 1.5 < ratio < 1.5
+
+
+@pytest.mark.parametrize("name", ["ridge", "huber"])
+def test_where_noise_is_symmetric_the_level_is_that_of_the_narrow_fit(name):
+    """Student's t with 2.2 degrees of freedom. Root mean square over 40 seeds: .021 and .016, was .057 and .068."""
+    errors = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(10_000, 4))
+        y = 1.0 + X @ [1.0, -0.5, 0.3, 0.0] + rng.standard_t(2.2, len(X))
+        errors.append(make(name, 0.5, random_state=seed).fit(X, y).intercept_ - 1.0)
+    assert np.sqrt(np.mean(np.square(errors))) < 0.04
+
+
+def test_a_multiplier_is_asked_for_where_residuals_are_uneven():
+    def labels(name, y):
+        return {label for event in make(name, random_state=0).fit(X, y).privacy_.events for label in [event.label]}
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 4))
+    even, costs = X @ np.ones(4) + rng.normal(size=len(X)), np.exp(X @ np.full(4, 0.25)) * rng.lognormal(size=len(X))
+    assert "multiplier" in labels("ridge", costs)
+    for name, y in (("ridge", even), ("huber", even), ("huber", costs)):
+        assert not {"multiplier", "instrument"} & labels(name, y)
+
+
+def test_targets_that_are_mostly_zero_are_not_fitted_by_zero():
+    """96 % zeros: nothing is seen of the others at first. Over 60 seeds .40 to 1.12 of the mean; 54 times 0 before."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(30_000, 4))
+        y = np.exp(0.3 * X[:, 0]) * rng.lognormal(size=len(X)) * (rng.random(len(X)) < 0.04)
+        assert 0.2 < tg.PrivateRidge(0.5, random_state=seed).fit(X, y).predict(X).mean() / y.mean() < 1.6

@@ -446,7 +446,7 @@ def test_every_query_of_a_fit_with_uneven_residuals_keeps_its_sensitivity(checke
             X, y = table(kind, 120, 3, k)
             options = DefaultOptions(60.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
             fit_default(losses.Squared(), X, y, options)
-    assert {"uneven", "clip", "steps", "variances"} <= Checked.seen
+    assert {"uneven", "clip", "steps", "variances", "instrument", "multiplier"} <= Checked.seen
 
 
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tailguard.default import linear, logistic, poisson
 from tailguard.default.averaging import Average, geometric, into_ball, slope_noise
-from tailguard.default.columns import Columns, locate
+from tailguard.default.columns import Columns
 from tailguard.default.inference import (
     F_SKEW,
     F_TAIL,
@@ -106,7 +106,7 @@ def infer_line(queries: Queries, target: str, intercept: bool) -> linear.Line:
     if linear.noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
         return linear.fit_line(queries, target, intercept)
     columns = linear.locate_features(queries, intercept)
-    y = locate(queries, "target", 1, *linear.column_shares(queries, 1), centred=intercept)
+    y = linear.locate_target(queries, linear.column_shares(queries, 1), intercept)
     if not y.seen[0]:
         return linear.Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
     standard, mean, scale = _standard(y), float(y.mean[0]), float(y.scale[0])
@@ -150,7 +150,7 @@ def infer_log_mean(queries: Queries, intercept: bool) -> linear.Line:
     d = queries.engine.columns
     if linear.noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
         return poisson.fit_log_mean(queries, intercept)[0]
-    y = locate(queries, "positive target", 1, *linear.column_shares(queries, 1), centred=True)
+    y = linear.locate_target(queries, linear.column_shares(queries, 1), source="positive target")
     if not y.seen[0]:
         return linear.Line(Columns.unknown(d), np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
     mean = max(float(y.mean[0]), 1e-3 * float(y.scale[0]))
@@ -177,7 +177,7 @@ def infer_log_mean(queries: Queries, intercept: bool) -> linear.Line:
 
 def infer_level(queries: Queries) -> tuple[float, Uncertainty]:
     """Fit a constant to the target: a private mean."""
-    y = locate(queries, "target", 1, 0.15, 0.05)
+    y = linear.locate_target(queries, (0.15, 0.05))
     if not y.seen[0]:
         return 0.0, Uncertainty.none(1)
     mean, scale, target = float(y.mean[0]), float(y.scale[0]), _standard(y)

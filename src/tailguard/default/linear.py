@@ -9,37 +9,39 @@ residual r:
      stretched to make up for the tail beyond (`rows.Clip`): slopes of the mean, noisy;
    * *narrow*: the 65 % quantile (55 % for the bulk): slopes of the bulk (Huber's), quiet.
 
-   Where the noise does not depend on x both targets have the same slopes. So for the mean it is asked, after the first
-   wide steps, whether residuals are larger (or smaller) where the line is: costs and payments are like that. If so,
-   all further steps are wide, and wider. If not, the difference of the two fits is shrunk by its known noise and added
-   to the narrow fit: quiet where the data allow it, unbiased where they do not.
-D. The fitted line is recalibrated: a multiplier of the line, then its level, each by a mean of residuals whose clip
-is extrapolated
-   along the tail between two released quantiles, and stretched. The intercept is that of the mean in either target.
+   For the bulk all steps are narrow. For the mean the first are wide: where the noise does not depend on x both targets
+   have the same slopes. So it is asked, after the first wide steps, whether residuals are larger (or smaller) where the
+   line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, the difference of
+   the two fits is shrunk by its known noise and added to the narrow fit: quiet where the data allow it, unbiased where
+   they do not.
+D. The fitted line is recalibrated: if residuals are uneven a multiplier of the line, then its level, each by a mean of
+   residuals whose clip is extrapolated along the tail between two released quantiles, and stretched. The intercept is
+   that of the mean in either target; where the narrow fit has one already, it is left only as far as noise allows.
 
 =================  ===================================================  ==========================  =================
 query              one row                                              L2 sensitivity of the sum   share
 =================  ===================================================  ==========================  =================
-steps, clip        1{abs(r) <= grid}, one count a level, one before     sqrt(levels + 1)            .03 in all
+steps, clip        1{abs(r) <= grid}, one count a level, one before     sqrt(levels + 1)            .03, bulk .035
 steps, score       w a c(r), c at most its bound b                      2 R b                       what is left
 uneven, mean only  (a u, a, u/2), a = min(abs(r)/c, 1) - 1/2            sqrt(3)                     .01
 variances          (min(r^2, c^2), e^2), abs(e) <= c + c'/q             hypot(c^2, (c + c'/q)^2)    .01
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
-multiplier         c(r) clip(u - centre, 1)                             2 b                         .10, bulk .035
+multiplier         c(r) clip(u - centre, 1)                             2 b                         .10
 level              c(r)                                                 2 b                         all that is left
 =================  ===================================================  ==========================  =================
 
-Shares depend on n, d and the budget, and on what a released value decides: which of two clips the last steps use, how
-many columns are looked at again and how many have a heavy tail; steps and level take what is left. The account is a
-filter that allows for it.
+Instrument and multiplier are asked for where residuals are uneven; elsewhere the steps get their shares. Shares depend
+on n, d and the budget, and on what a released value decides: that, which of two clips the last steps use, how many
+columns are looked at again and how many have a heavy tail; steps and level take what is left. The account is a filter
+that allows for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,31 +51,50 @@ from tailguard.default.averaging import Average, geometric, into_ball, shrink, s
 from tailguard.default.columns import Columns, first_counts, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
-from tailguard.default.rows import Clip, Fitted, Instrument, Level, Product, Residual, Sizes, Squares, Target, Uneven
+from tailguard.default.rows import (
+    Clip,
+    Fitted,
+    Instrument,
+    Level,
+    Product,
+    Residual,
+    Sizes,
+    Source,
+    Squares,
+    Target,
+    Uneven,
+)
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.whitening import Design, curvature, decorrelate, standardised
 from tailguard.hints import Known
-from tailguard.means.queries import Queries
+from tailguard.means.queries import Queries, Sum
 
 Array = NDArray[np.float64]
 
 HISTOGRAM, MEAN = (0.004, 0.07), (0.01, 0.04)  # noise worth paying for, and the most to pay
-F_CLIP, F_VARIANCE, F_INSTRUMENT, F_LEVEL = 0.03, 0.01, 0.01, 0.10
-F_UNEVEN = {"mean": 0.01, "bulk": 0.0}
-F_MULTIPLIER = {"mean": 0.10, "bulk": 0.035}
-PHASES = {"mean": (0.20, 0.30, 0.50), "bulk": (0.15, 0.25, 0.60)}  # shares of wide, narrow and last steps
+CLOSER = (0.2, 0.05)  # shares of both for a target of which nothing was seen
+F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_LEVEL = 0.03, 0.005, 0.01, 0.01, 0.10
+F_INSTRUMENT, F_MULTIPLIER = 0.01, 0.10
+# Shares of three phases of steps. For the mean they are wide, narrow and what the data call for, for the bulk narrow.
+PHASES = {"mean": (0.20, 0.30, 0.50), "bulk": (0.12, 0.33, 0.55)}
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
-STEPS, SKIPPED = (3, 4, 4), (1, 1, 0)  # steps of each phase, and those not averaged
+STEPS = (3, 4, 4)  # of each phase,
+SKIPPED = {"mean": (1, 1, 0), "bulk": (2, 0, 0)}  # and those not averaged
 NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip where there is little noise,
 NARROWER = 0.2  # and how much less where there is much
 TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-to-signal ratio of a score; the most
 UNEVEN_TAIL, SURELY = 7.0, 3.0  # the same where residuals are uneven; standard deviations from which they surely are
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
+# Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
+WIDE_GRID = GRID[GRID >= 0.125]
+FURTHER = 2.0 ** np.arange(0.0, 8.01, 0.25)  # times a narrow clip, to find a wide one
 DAMPING, LIMIT = 0.9, 2.0
 INFLATION = 1.5  # of the privacy noise in shrinkage: steps correlate it
-BELIEF, VAGUE = 2.0, 0.5  # a multiplier is shrunk by twice its variance, and 1 if its error is larger than this
+BELIEF = 2.0  # multiplier and level are shrunk, to what the steps found, by twice the variance of their change
+VAGUE = 0.5  # error of a multiplier beyond which it is 1
 BEYOND_MULTIPLIER, BEYOND_LEVEL = 3.0, 7.0  # fractions beyond the clips of the two, over their noise
+HEAVY = 0.5  # rise of a clip with the fraction beyond it, in logarithms, from which a tail is heavy
 STEEPER = 1.6  # a tail falls faster, so much, beyond what was seen of it
 DOUBT = 2.0  # inflation of all noise in the difference of the two fits
 # Bounds out that features are truncated: up to the noise-to-signal ratio QUIET of a gradient, and beyond it in inverse
@@ -101,11 +122,18 @@ LEVEL_ONLY = "level only: too few rows for so many columns at this epsilon"
 
 @dataclass
 class _Track:
-    """Iterates of one target: their average, where its clips are stretched, and the latest clip."""
+    """Iterates of one target: their average, where its clips are stretched, the least and the latest clip."""
 
     average: Average
     octaves: float = 0.0  # before the clip; 0 for plain ones
+    least: float = 0.0
     clip: float | None = None
+
+
+def _last() -> float:
+    """Share of the last phase in what the first leaves, for the mean."""
+    _, second, third = PHASES["mean"]
+    return third / (second + third)
 
 
 def noise_to_signal(queries: Queries, coordinates: int) -> float:
@@ -139,6 +167,22 @@ def column_shares(queries: Queries, count: int) -> tuple[float, float]:
     return histogram, queries.share_for(2.0 * math.sqrt(count), *MEAN)
 
 
+def locate_target(
+    queries: Queries,
+    shares: tuple[float, float],
+    centred: bool = True,
+    beside: Sequence[Sum] = (),
+    source: Source = "target",
+    again: bool = True,
+) -> Columns:
+    """Stage A for the target; if few are not zero and nothing is seen, ``again`` and closer.
+
+    Without its scale nothing else is worth its share.
+    """
+    found = locate(queries, source, 1, *shares, centred=centred, beside=beside)
+    return found if found.seen[0] or not again else locate(queries, source, 1, *CLOSER, centred=centred)
+
+
 def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None = None) -> Line:
     """Fit a linear model to the "mean" or the "bulk"."""
     d = queries.engine.columns
@@ -153,7 +197,8 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     else:
         columns, y_shares = Columns.unknown(d), (0.3, 0.1)
     beside = () if raw is None else (raw.gram_sum(queries),)
-    y_column = narrowed_target(locate(queries, "target", 1, *y_shares, centred=intercept, beside=beside), known)
+    found = locate_target(queries, y_shares, intercept, beside, again=with_slopes)
+    y_column = narrowed_target(found, known)
     if not y_column.seen[0] or not (with_slopes or intercept):
         note = "zero: no scale of the target in sight at this epsilon" if with_slopes or intercept else LEVEL_ONLY
         return Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=note)
@@ -168,7 +213,7 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
 
 def fit_level(queries: Queries) -> float:
     """Fit a constant to the target: a private mean."""
-    y_column = locate(queries, "target", 1, 0.15, 0.05)
+    y_column = locate_target(queries, (0.15, 0.05))
     if not y_column.seen[0]:
         return 0.0
     fit = LinearFit(queries, y_column, "mean", intercept=True, ratio=0.0)
@@ -180,8 +225,6 @@ def fit_level(queries: Queries) -> float:
 class LinearFit:
     """The state of a fit after stage A: everything in it is released or public."""
 
-    multiplies = True  # whether the fitted line gets a multiplier
-
     def __init__(self, queries: Queries, y_column: Columns, target: str, intercept: bool, ratio: float) -> None:
         self.queries, self.target, self.intercept = queries, target, intercept
         self.y_mean, self.y_scale = float(y_column.mean[0]), float(y_column.scale[0])
@@ -191,6 +234,8 @@ class LinearFit:
         self.standard = Target(self.y_mean, self.y_scale, middle, furthest=BEYOND * self.y_reach)
         self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
         self.constant, self.multiplier = 0.0, 1.0
+        self.uneven = False  # whether residuals are larger, or smaller, where the line is
+        self.settled = False  # whether the constant is that of narrow steps
         self.narrow = NARROW[target]
         self.design: Design | None = None
         self.slopes = np.zeros(queries.engine.columns)
@@ -204,46 +249,79 @@ class LinearFit:
         queries = self.queries
         design = self.design = decorrelate(queries, raw)
         p, n = design.width, queries.n
-        first = self._table(np.zeros(p), GRID)
+        first = self._table(np.zeros(p), WIDE_GRID if self.target == "mean" else GRID)
         queries.together(design.gram_sum(queries), first)
         self.curvature = curvature(queries, design)
         # Of the level's share the tail takes .25, and the level what is left: at least .40.
-        kept = F_CLIP + F_VARIANCE + F_UNEVEN[self.target] + F_INSTRUMENT + F_MULTIPLIER[self.target]
-        left = queries.account.left - kept - 0.65 * self.level_share
+        left = queries.account.left - F_CLIP - F_VARIANCE - 0.65 * self.level_share
+        left -= F_UNEVEN + F_INSTRUMENT + F_MULTIPLIER if self.target == "mean" else F_FAR
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
         self.tail = min(LARGEST_TAIL, TAIL * signal)
         # The privacy noise of a step is that of c/P(|r| <= c), which falls with the clip c to a limit; that of sampling
         # rises. So the clip is the narrower the more there is of the first, here over the second; public.
         noisy = signal**2 * n / p
         self.narrow -= NARROWER * min(1.0, max(0.0, math.log10(10.0 * noisy)))
-        wide = _Track(Average(np.zeros(p)), BEFORE if self.tail <= STRETCHED else 0.0)
-        narrow = _Track(Average(np.zeros(p)))
-        shares = [left * part for part in PHASES[self.target]]
+        if self.target == "bulk":
+            return self._bulk_slopes(left, first)
 
-        theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), shares[0], first)
+        wide = self._wide_track()
+        theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), PHASES["mean"][0] * left, first)
+        left *= 1.0 - PHASES["mean"][0]
         first = self._table(theta, GRID)
-        if self.target == "mean" and self._uneven(theta, wide, first):
+        self.uneven = self._uneven(theta, wide, first)
+        if self.uneven:
             self.tail = min(LARGEST_TAIL, UNEVEN_TAIL * signal)
-            self._wide_slopes(theta, shares[1:], first)
-            return
-        theta = self._phase(1, narrow, self.narrow, theta, shares[1], first if self.target == "mean" else None)
+            self._wide_slopes(theta, left)
+        else:
+            self._mean_slopes(theta, wide, left + F_INSTRUMENT + F_MULTIPLIER, first)
+
+    def _bulk_slopes(self, left: float, first: ScoreTable) -> None:
+        """Narrow steps alone, and shrinkage."""
+        design, queries = self.design, self.queries
+        assert design is not None
+        track, theta = _Track(Average(np.zeros(design.width))), np.zeros(design.width)
+        for phase, part in enumerate(PHASES["bulk"]):
+            theta = self._phase(phase, track, self.narrow, theta, part * left, first if phase == 0 else None)
+        residual = Residual(design.fitted(theta), self.standard)
+        self.wide_clip = quantile(queries, "clip", residual, 1.0 - self.tail, self._clip(track) * FURTHER, F_FAR)[0]
+        self.variance, _ = self._variances(theta, replace(track, clip=self.wide_clip), track)
+        self._settle(track)
+        self._shrink(design.whitening @ track.average.value[1:], track.average.variance, self._narrow_variance(track))
+
+    def _mean_slopes(self, theta: Array, wide: _Track, left: float, first: ScoreTable) -> None:
+        """Narrow steps after wide ones; then the kind that the data call for, the difference of both, and shrinkage."""
+        design = self.design
+        assert design is not None
+        narrow, last = _Track(Average(np.zeros(design.width))), _last()
+        theta = self._phase(1, narrow, self.narrow, theta, (1.0 - last) * left, first)
         # The last steps are mostly narrow: their first table is made in the pass of the variances.
         first = self._table(theta, self._clip(narrow) * AROUND)
-        variance, difference = self._variances(theta, wide, narrow, first)
+        self.variance, difference = self._variances(theta, wide, narrow, first)
         added, kept = self._difference(wide, narrow, difference)
-        if self.target == "mean" and kept > 0.5:
-            self._phase(2, wide, 1.0 - self.tail, wide.average.value, shares[2])
+        if kept > 0.5:
+            self._phase(2, wide, 1.0 - self.tail, wide.average.value, last * left)
         else:
-            self._phase(2, narrow, self.narrow, narrow.average.value, shares[2], first)
+            self._phase(2, narrow, self.narrow, narrow.average.value, last * left, first)
         added, kept = self._difference(wide, narrow, difference)
-
-        self.wide_clip, self.narrow_clip, self.variance = self._clip(wide), self._clip(narrow), variance
-        chosen = wide if self.target == "mean" else narrow
-        self.constant = float(chosen.average.value[0]) if self.intercept else 0.0
+        self.wide_clip = self._clip(wide)
+        self._settle(narrow)
         slopes = design.whitening @ narrow.average.value[1:] + added
-        narrow_variance = min(variance, (self.narrow_clip / self.narrow) ** 2)
         private = (1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance
-        self._shrink(slopes, private, (1.0 - kept) ** 2 * narrow_variance + kept**2 * variance)
+        residual = (1.0 - kept) ** 2 * self._narrow_variance(narrow) + kept**2 * self.variance
+        self._shrink(slopes, private, residual)
+
+    def _settle(self, narrow: _Track) -> None:
+        """Take the constant of narrow steps."""
+        if self.intercept:
+            self.constant, self.settled = float(narrow.average.value[0]), True
+
+    def _narrow_variance(self, narrow: _Track) -> float:
+        """Variance of residuals as narrow steps feel it."""
+        return min(self.variance, (self._clip(narrow) / self.narrow) ** 2)
+
+    def _wide_track(self) -> _Track:
+        assert self.design is not None
+        return _Track(Average(np.zeros(self.design.width)), BEFORE if self.tail <= STRETCHED else 0.0, WIDE_GRID[0])
 
     def _shrink(self, slopes: Array, private: float, residual: float) -> None:
         """Shrink slopes by their noise: that of the steps, and that of sampling residuals of a variance."""
@@ -258,17 +336,17 @@ class LinearFit:
         slopes = self.design.whitening @ theta[1:]
         rows = Uneven(self.design.fitted(theta), self.standard, self._clip(track), self.design.spread(slopes))
         self.queries.together(rows.clipped(self.queries.grid(rows.length)), table)
-        (product, size, half), sd = self.queries.mean("uneven", rows, rows.width, rows.length, F_UNEVEN["mean"])
+        (product, size, half), sd = self.queries.mean("uneven", rows, rows.width, rows.length, F_UNEVEN)
         # The product of a and u has a variance of a quarter at most.
         return bool(abs(product - 2.0 * size * half) > SURELY * math.hypot(sd, 0.5 / math.sqrt(self.queries.n)))
 
-    def _wide_slopes(self, theta: Array, shares: list[float], first: ScoreTable) -> None:
+    def _wide_slopes(self, theta: Array, left: float) -> None:
         """Wide steps alone, and shrinkage."""
-        design = self.design
+        design, track = self.design, self._wide_track()
         assert design is not None
-        track = _Track(Average(np.zeros(design.width)), BEFORE if self.tail <= STRETCHED else 0.0)
-        theta = self._phase(1, track, 1.0 - self.tail, theta, shares[0], first)
-        theta = self._phase(2, track, 1.0 - self.tail, theta, shares[1])
+        last = _last()
+        theta = self._phase(1, track, 1.0 - self.tail, theta, (1.0 - last) * left)
+        theta = self._phase(2, track, 1.0 - self.tail, theta, last * left)
         self.wide_clip = self._clip(track)
         self.variance, _ = self._variances(theta, track, track)
         self.constant = float(track.average.value[0]) if self.intercept else 0.0
@@ -293,7 +371,8 @@ class LinearFit:
         for t, part in enumerate(geometric(steps)):
             table = first
             if t > 0 or table is None:
-                table = self._table(theta, GRID if track.clip is None else track.clip * AROUND)
+                grid = GRID if track.clip is None else track.clip * AROUND
+                table = self._table(theta, grid[grid >= track.least])
                 queries.together(table)
             found = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / 3.0 / steps, track.octaves)
             track.clip, (clip, inside) = found.value, self._stretched(found, level)
@@ -301,7 +380,7 @@ class LinearFit:
             gradient, sd = queries.mean("steps", score, design.width, design.radius * clip.bound, share * part)
             step = self.curvature.inverse @ (gradient / inside + self.curvature.penalty @ theta)
             theta = into_ball(theta - DAMPING * step, LIMIT)
-            if t >= SKIPPED[phase]:
+            if t >= SKIPPED[self.target][phase]:
                 track.average.add(theta, (sd / inside) ** 2)
         return track.average.value
 
@@ -341,8 +420,6 @@ class LinearFit:
     def _difference(self, wide: _Track, narrow: _Track, variance: float) -> tuple[Array, float]:
         """What the wide fit adds to the narrow one, shrunk by its noise, and how much of it is believed."""
         assert self.design is not None
-        if self.target != "mean":
-            return np.zeros(len(self.slopes)), 0.0
         gap = self.design.whitening @ (wide.average.value - narrow.average.value)[1:]
         noise = self._covariance(DOUBT * (wide.average.variance + narrow.average.variance), DOUBT * variance)
         return shrink(gap, noise, self.design.covariance)
@@ -367,9 +444,11 @@ class LinearFit:
         queries, share = self.queries, self.level_share
         noise = queries.sd(2.0, share)
         beyond = min(0.3, 6.0 * noise)
-        grid = self.wide_clip * 2.0 ** np.arange(0.0, 7.51, 0.5)
+        # To the end of the target, however near zeros have drawn the clip.
+        octaves = max(7.5, math.log2(max(1.0, self.y_reach / (self.y_scale * self.wide_clip))))
+        grid = self.wide_clip * 2.0 ** np.arange(0.0, octaves + 0.51, 0.5)
         residual, moments = Residual(self._line(), self.standard), None
-        if np.any(self.slopes) and self.multiplies:
+        if self.uneven and np.any(self.slopes):
             moments = self._instrument()
             queries.together(Sizes(residual, tuple(grid)), moments.clipped(queries.grid(math.sqrt(5.0))))
         far = quantile(queries, "tail", residual, 1.0 - beyond, grid, 0.25 * share)[0]
@@ -385,11 +464,20 @@ class LinearFit:
             self._remultiply(moments, clip_at, noise, power)
         if not self.intercept:
             return
-        clip = Clip.stretched(clip_at(BEYOND_LEVEL * noise), clip_at(4.0 * BEYOND_LEVEL * noise), power)
+        fraction = BEYOND_LEVEL * noise
+        if self.design is None:  # all of the budget is here: a heavy tail is followed further
+            fraction *= min(1.0, HEAVY / slope) ** 2
+        clip = Clip.stretched(clip_at(fraction), clip_at(4.0 * fraction), power)
+        if clip.far >= self.y_reach / self.y_scale:  # the end of the target, beyond which there is no tail
+            clip = Clip(clip.far)
         # The last query takes all that is left: at least .40 of the level's share, and what earlier ones did not need.
         shift, sd = queries.mean("level", Level(self._line(), self.standard, clip), 1, clip.bound, queries.account.left)
-        self.constant += float(shift[0])
-        self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)
+        change = float(shift[0])
+        if self.settled:
+            self.constant += self._believed(change, sd * sd + self.variance / queries.n)
+        else:
+            self.constant += change
+            self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)
 
     def _instrument(self) -> Instrument:
         assert self.design is not None
@@ -398,23 +486,23 @@ class LinearFit:
     def _remultiply(self, moments: Instrument, clip_at: Callable[[float], float], noise: float, power: float) -> None:
         """One instrumental step on the multiplier of the line, taken only as far as its noise allows."""
         queries, spread = self.queries, moments.spread
-        if self.target == "mean":
-            far = max(self.wide_clip, clip_at(min(0.3, BEYOND_MULTIPLIER * noise / spread)))
-            clip, inside, most = Clip.stretched(far, far / 2.0, power), 1.0, 4.0
-        else:
-            clip, inside, most = Clip(2.0 * self.narrow_clip), 0.8, 1.2
-
+        far = max(self.wide_clip, clip_at(min(0.3, BEYOND_MULTIPLIER * noise / spread)))
+        clip = Clip.stretched(far, far / 2.0, power)
         (mean_u, u_line), _ = queries.mean("instrument", moments, 2, math.sqrt(5.0), F_INSTRUMENT)
         centre = min(0.5, max(-0.5, float(mean_u)))
         product = Product(moments.line, self.standard, self.constant, self.multiplier, spread, clip, centre)
-        found, sd = queries.mean("multiplier", product, 1, clip.bound, F_MULTIPLIER[self.target])
-        strength = max(2.0 * float(u_line), 0.3) * spread * inside
+        found, sd = queries.mean("multiplier", product, 1, clip.bound, F_MULTIPLIER)
+        strength = max(2.0 * float(u_line), 0.3) * spread
         change = float(found[0]) / strength
         sampling = 0.6 * min(self.variance * max(1.0, clip.far / self.wide_clip), clip.far**2) / queries.n
         variance = (sd * sd + sampling) / strength**2
-        # Shrunk to none by its noise, and taken only where it is known at all.
-        change *= max(0.0, 1.0 - BELIEF * variance / max(change * change, 1e-300)) if variance < VAGUE**2 else 0.0
-        self.multiplier = min(most, max(0.0, 1.0 + change))
+        if variance < VAGUE**2:
+            self.multiplier = min(4.0, max(0.0, 1.0 + self._believed(change, variance)))
+
+    @staticmethod
+    def _believed(change: float, variance: float) -> float:
+        """A change, shrunk to none by its noise."""
+        return change * max(0.0, 1.0 - BELIEF * variance / max(change * change, 1e-300))
 
     def line(self, columns: Columns) -> Line:
         """Back to the units of y; the level stays inside the released range of y."""

@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
-from tailguard.default.columns import Columns, first_counts, locate
+from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
 from tailguard.default.linear import (
     F_CLIP,
@@ -32,6 +32,7 @@ from tailguard.default.linear import (
     Line,
     column_shares,
     locate_features,
+    locate_target,
     noise_to_signal,
 )
 from tailguard.default.quantiles import AROUND, GRID, quantile
@@ -58,7 +59,8 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
     shares = column_shares(queries, 1) if with_slopes else (0.3, 0.1)
     if with_slopes:
         queries.together(first_counts("features", np.arange(d)), first_counts("positive target", np.arange(1)))
-    y_column = narrowed_target(locate(queries, "positive target", 1, *shares, centred=True), known)
+    y_column = locate_target(queries, shares, source="positive target", again=with_slopes)
+    y_column = narrowed_target(y_column, known)
     mean = max(float(y_column.mean[0]), 1e-3 * float(y_column.scale[0])) if y_column.seen[0] else 1e-6
     start = math.log(mean)
     top = float(y_column.upper[0]) / mean

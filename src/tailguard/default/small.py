@@ -97,8 +97,6 @@ def fit_small(queries: Queries, known: Known, target: str, intercept: bool) -> L
 class SmallFit(LinearFit):
     """The state of the fit: everything in it is released or public."""
 
-    multiplies = False
-
     def descend(self, columns: Columns) -> None:
         """One Gram matrix, a few steps, shrinkage."""
         queries = self.queries
