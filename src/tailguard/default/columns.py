@@ -121,17 +121,19 @@ def locate(
     octaves: tuple[float, float] = (0.0, 0.0),
     spread: bool = False,
     beside: Sequence[Sum] = (),
+    again: float = AGAIN,
 ) -> Columns:
     """Find truncation, mean and scale of ``count`` columns, the features or the target.
 
     Sensitivities: sqrt(2 columns) for the histograms, 2 sqrt(columns) for the moments, sqrt(columns) for the second
     alone. Shares: at most ``f_hist + f_mean`` over all looks, and that of `SPREAD` for heavy tails, if their ``spread``
-    is asked for. A soft end is truncated ``wide`` bounds out, times a power of two within ``octaves`` by how fast its
-    tail falls. Sums that are given ``beside`` are added up in the pass of the first moments.
+    is asked for; more if columns in which nothing was seen are looked at ``again`` with more than `AGAIN` of f_hist.
+    A soft end is truncated ``wide`` bounds out, times a power of two within ``octaves`` by how fast its tail falls.
+    Sums that are given ``beside`` are added up in the pass of the first moments.
     """
     search = _Search(queries, source, count, centred, wide, octaves)
     every = np.arange(count)
-    first = search.look(f_hist)
+    first = search.look(f_hist, again)
     seen = np.array([reading.seen for reading in first.readings])
     found = search.measure(every, first, f_mean * MOMENTS[0], beside)
     if np.any(found.far):
@@ -181,14 +183,14 @@ class _Search:
         self.reach, self.top, self.bound = np.ones(count), np.zeros(count), np.ones(count)
         self.rare, self.heavy = np.zeros(count, bool), np.zeros(count, bool)
 
-    def look(self, share: float) -> _Look:
+    def look(self, share: float, again: float) -> _Look:
         """Histograms over all floats; sparse columns in which nothing was seen are asked for again and pooled."""
         every = np.arange(len(self.top))
         first = self._counts(first_counts(self.source, every), share * FIRST)
         readings = [read_first(counts, first.sd) for counts in first.value]
         lost = np.flatnonzero([not reading.seen for reading in readings])
         if len(lost):
-            second = self._counts(first_counts(self.source, lost), share * AGAIN)
+            second = self._counts(first_counts(self.source, lost), share * again)
             weight = first.sd**2 / (first.sd**2 + second.sd**2)
             sd = first.sd * second.sd / math.hypot(first.sd, second.sd)
             for j, counts in zip(lost, second.value, strict=True):

@@ -72,6 +72,7 @@ from tailguard.means.queries import Queries, Sum
 Array = NDArray[np.float64]
 
 HISTOGRAM, MEAN = (0.004, 0.07), (0.01, 0.04)  # noise worth paying for, and the most to pay
+LOST = 0.5  # of the histograms' share, for features of which nothing was seen: amounts that few rows have
 CLOSER = (0.2, 0.05)  # shares of both for a target of which nothing was seen
 F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_LEVEL = 0.03, 0.005, 0.01, 0.01, 0.10
 F_INSTRUMENT, F_MULTIPLIER = 0.01, 0.10
@@ -83,7 +84,8 @@ SKIPPED = {"mean": (1, 1, 0), "bulk": (2, 0, 0)}  # and those not averaged
 NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip where there is little noise,
 NARROWER = 0.2  # and how much less where there is much
 TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-to-signal ratio of a score; the most
-UNEVEN_TAIL, SURELY = 7.0, 3.0  # the same where residuals are uneven; standard deviations from which they surely are
+UNEVEN_TAIL = 7.0  # the same where residuals are uneven:
+PERHAPS, SURELY = 2.0, 3.0  # standard deviations from which they may be, and from which they surely are
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
@@ -157,7 +159,9 @@ def locate_features(
     if wide is None:
         wide = WIDE * min(1.0, QUIET / ratio)
     shares = column_shares(queries, d)
-    found = locate(queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves, spread=spread)
+    found = locate(
+        queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves, spread=spread, again=LOST
+    )
     return narrowed(found, known)
 
 
@@ -234,7 +238,7 @@ class LinearFit:
         self.standard = Target(self.y_mean, self.y_scale, middle, furthest=BEYOND * self.y_reach)
         self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
         self.constant, self.multiplier = 0.0, 1.0
-        self.uneven = False  # whether residuals are larger, or smaller, where the line is
+        self.multiplies = False  # whether the line gets a multiplier
         self.settled = False  # whether the constant is that of narrow steps
         self.narrow = NARROW[target]
         self.design: Design | None = None
@@ -268,12 +272,15 @@ class LinearFit:
         theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), PHASES["mean"][0] * left, first)
         left *= 1.0 - PHASES["mean"][0]
         first = self._table(theta, GRID)
-        self.uneven = self._uneven(theta, wide, first)
-        if self.uneven:
+        uneven = self._uneven(theta, wide, first)
+        self.multiplies = uneven > PERHAPS
+        if uneven > SURELY:
             self.tail = min(LARGEST_TAIL, UNEVEN_TAIL * signal)
             self._wide_slopes(theta, left)
-        else:
-            self._mean_slopes(theta, wide, left + F_INSTRUMENT + F_MULTIPLIER, first)
+            return
+        if not self.multiplies:
+            left += F_INSTRUMENT + F_MULTIPLIER
+        self._mean_slopes(theta, wide, left, first)
 
     def _bulk_slopes(self, left: float, first: ScoreTable) -> None:
         """Narrow steps alone, and shrinkage."""
@@ -330,15 +337,15 @@ class LinearFit:
         self.noise = slope_noise(design.whitening, private * inverse @ inverse)
         self.slopes, _ = shrink(slopes, self._covariance(INFLATION * private, residual), design.covariance)
 
-    def _uneven(self, theta: Array, track: _Track, table: ScoreTable) -> bool:
-        """Whether sizes of residuals depend on the line; the next ``table`` is made in the same pass."""
+    def _uneven(self, theta: Array, track: _Track, table: ScoreTable) -> float:
+        """How surely sizes of residuals depend on the line; the next ``table`` is made in the same pass."""
         assert self.design is not None
         slopes = self.design.whitening @ theta[1:]
         rows = Uneven(self.design.fitted(theta), self.standard, self._clip(track), self.design.spread(slopes))
         self.queries.together(rows.clipped(self.queries.grid(rows.length)), table)
         (product, size, half), sd = self.queries.mean("uneven", rows, rows.width, rows.length, F_UNEVEN)
         # The product of a and u has a variance of a quarter at most.
-        return bool(abs(product - 2.0 * size * half) > SURELY * math.hypot(sd, 0.5 / math.sqrt(self.queries.n)))
+        return float(abs(product - 2.0 * size * half)) / math.hypot(sd, 0.5 / math.sqrt(self.queries.n))
 
     def _wide_slopes(self, theta: Array, left: float) -> None:
         """Wide steps alone, and shrinkage."""
@@ -448,7 +455,7 @@ class LinearFit:
         octaves = max(7.5, math.log2(max(1.0, self.y_reach / (self.y_scale * self.wide_clip))))
         grid = self.wide_clip * 2.0 ** np.arange(0.0, octaves + 0.51, 0.5)
         residual, moments = Residual(self._line(), self.standard), None
-        if self.uneven and np.any(self.slopes):
+        if self.multiplies and np.any(self.slopes):
             moments = self._instrument()
             queries.together(Sizes(residual, tuple(grid)), moments.clipped(queries.grid(math.sqrt(5.0))))
         far = quantile(queries, "tail", residual, 1.0 - beyond, grid, 0.25 * share)[0]
