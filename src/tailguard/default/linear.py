@@ -14,9 +14,9 @@ residual r:
    line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, the difference of
    the two fits is shrunk by its known noise and added to the narrow fit: quiet where the data allow it, unbiased where
    they do not.
-D. The fitted line is recalibrated: if residuals are uneven a multiplier of the line, then its level, each by a mean of
-   residuals whose clip is extrapolated along the tail between two released quantiles, and stretched. The intercept is
-   that of the mean in either target; where the narrow fit has one already, it is left only as far as noise allows.
+D. The fitted line is recalibrated: if residuals may be uneven a multiplier of the line, then its level, each by a mean
+   of residuals whose clip is extrapolated along the tail between two released quantiles, and stretched. The intercept
+   is that of the mean in either target; where the narrow fit has one already, it is left only as far as noise allows.
 
 =================  ===================================================  ==========================  =================
 query              one row                                              L2 sensitivity of the sum   share
@@ -31,7 +31,7 @@ multiplier         c(r) clip(u - centre, 1)                             2 b     
 level              c(r)                                                 2 b                         all that is left
 =================  ===================================================  ==========================  =================
 
-Instrument and multiplier are asked for where residuals are uneven; elsewhere the steps get their shares. Shares depend
+Instrument and multiplier are asked for where residuals may be uneven; elsewhere the steps get their shares. They depend
 on n, d and the budget, and on what a released value decides: that, which of two clips the last steps use, how many
 columns are looked at again and how many have a heavy tail; steps and level take what is left. The account is a filter
 that allows for it.
