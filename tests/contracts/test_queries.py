@@ -450,6 +450,25 @@ def test_every_query_of_a_fit_with_uneven_residuals_keeps_its_sensitivity(checke
     assert {"uneven", "clip", "steps", "variances", "instrument", "multiplier"} <= Checked.seen
 
 
+@pytest.mark.parametrize("spent", [0.0, 0.3, 0.39, 0.6])
+def test_a_closer_look_at_the_target_leaves_what_the_fit_needs(spent):
+    """Nothing is seen of zeros, so that both looks take all they may."""
+    queries = Queries(InMemory(np.zeros((500, 1)), np.zeros(500)), Account(Budget(mu=0.5)), SeededNoise(0))
+    if spent:
+        queries.account.spend(share=spent, label="features", samples=1)
+    linear.locate_target(queries, (0.05, 0.02))
+    assert queries.account.left >= min(linear.SPARED, 1.0 - spent - 0.07)
+
+
+def test_a_target_that_is_seen_late_and_far_away_does_not_end_the_budget():
+    """Known features, n mu of 62, targets of 2^75: when all shares of stage A were spent, none was left for steps."""
+    for seed in (1516, 5030, 6859):
+        rng = np.random.default_rng(seed)
+        y = np.where(rng.random(62) < 0.7, 2.0 ** (75.0 - 3.5 * rng.random(62)), 0.0)
+        X = 1000.0 + rng.normal(size=(62, 1))
+        tg.PrivateRidge(Budget(mu=1.0), hints=tg.Hints(exchangeable=True), random_state=seed).fit(X, y)
+
+
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
 @pytest.mark.parametrize("name", ["mean", "bulk", "logistic", "Poisson"])
 def test_every_query_of_a_fit_with_intervals_keeps_its_sensitivity(checked, name, intercept):

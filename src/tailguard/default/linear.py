@@ -73,7 +73,8 @@ Array = NDArray[np.float64]
 
 HISTOGRAM, MEAN = (0.004, 0.07), (0.01, 0.04)  # noise worth paying for, and the most to pay
 LOST = 0.5  # of the histograms' share, for features of which nothing was seen: amounts that few rows have
-CLOSER = (0.2, 0.05)  # shares of both for a target of which nothing was seen
+CLOSER = (0.2, 0.05)  # shares of both for a target of which nothing was seen, at most,
+SPARED = 0.6  # and what they leave for all that follows: any fit needs less
 F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_LEVEL = 0.03, 0.005, 0.01, 0.01, 0.10
 F_INSTRUMENT, F_MULTIPLIER = 0.01, 0.10
 # Shares of three phases of steps. For the mean they are wide, narrow and what the data call for, for the bulk narrow.
@@ -184,7 +185,10 @@ def locate_target(
     Without its scale nothing else is worth its share.
     """
     found = locate(queries, source, 1, *shares, centred=centred, beside=beside)
-    return found if found.seen[0] or not again else locate(queries, source, 1, *CLOSER, centred=centred)
+    part = min(1.0, (queries.account.left - SPARED) / sum(CLOSER))
+    if found.seen[0] or not again or part < 0.1:
+        return found
+    return locate(queries, source, 1, part * CLOSER[0], part * CLOSER[1], centred=centred)
 
 
 def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None = None) -> Line:
