@@ -19,7 +19,7 @@ from scipy.stats import chi2
 
 import tailguard as tg
 from tailguard import default, losses
-from tailguard.default import DefaultOptions, fit_default, linear
+from tailguard.default import DefaultOptions, fit_default, linear, locating
 from tailguard.default.columns import Columns, locate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import ColumnCounts, bounded_score, exponent, first_look, later_look, near_look
@@ -456,8 +456,8 @@ def test_a_closer_look_at_the_target_leaves_what_the_fit_needs(spent):
     queries = Queries(InMemory(np.zeros((500, 1)), np.zeros(500)), Account(Budget(mu=0.5)), SeededNoise(0))
     if spent:
         queries.account.spend(share=spent, label="features", samples=1)
-    linear.locate_target(queries, (0.05, 0.02))
-    assert queries.account.left >= min(linear.SPARED, 1.0 - spent - 0.07)
+    locating.locate_target(queries, (0.05, 0.02))
+    assert queries.account.left >= min(locating.SPARED, 1.0 - spent - 0.07)
 
 
 def test_a_target_that_is_seen_late_and_far_away_does_not_end_the_budget():

@@ -43,6 +43,7 @@ from tailguard.default.inference import (
     polish,
     rewhiten,
 )
+from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.quantiles import AROUND, GRID, quantile
 from tailguard.default.rows import Fitted, LogisticScore, Target
 from tailguard.default.scores import (
@@ -103,10 +104,10 @@ def refuse_inference(loss: Loss, alpha: float) -> None:
 def infer_line(queries: Queries, target: str, intercept: bool) -> linear.Line:
     """Fit a linear model to the "mean" or the "bulk"."""
     d = queries.engine.columns
-    if linear.noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
+    if noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
         return linear.fit_line(queries, target, intercept)
-    columns = linear.locate_features(queries, intercept)
-    y = linear.locate_target(queries, linear.column_shares(queries, 1), intercept)
+    columns = locate_features(queries, intercept)
+    y = locate_target(queries, column_shares(queries, 1), intercept)
     if not y.seen[0]:
         return linear.Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
     standard, mean, scale = _standard(y), float(y.mean[0]), float(y.scale[0])
@@ -132,13 +133,13 @@ def infer_line(queries: Queries, target: str, intercept: bool) -> linear.Line:
 def infer_log_odds(queries: Queries, intercept: bool) -> linear.Line:
     """Fit the log-odds of two classes."""
     d = queries.engine.columns
-    ratio = linear.noise_to_signal(queries, d + 1)
+    ratio = noise_to_signal(queries, d + 1)
     if ratio > logistic.TOO_NOISY:
         return logistic.fit_log_odds(queries, intercept)[0]
     level, smaller = 0.0, 0.5
     if intercept:
         level, smaller = logistic.prevalence(queries, queries.share_for(1.0, *logistic.LEVEL))
-    columns = linear.locate_features(queries, intercept, logistic.NEAR, octaves=logistic.OCTAVES)
+    columns = locate_features(queries, intercept, logistic.NEAR, octaves=logistic.OCTAVES)
     design, flat = rewhiten(*_whitened(queries, columns, intercept))
     theta = _approach_odds(queries, design, flat, level, smaller, ratio <= QUIET)
     estimate = polish(queries, design, OddsScore(), theta, queries.account.left)
@@ -148,9 +149,9 @@ def infer_log_odds(queries: Queries, intercept: bool) -> linear.Line:
 def infer_log_mean(queries: Queries, intercept: bool) -> linear.Line:
     """Fit the logarithm of the mean."""
     d = queries.engine.columns
-    if linear.noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
+    if noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
         return poisson.fit_log_mean(queries, intercept)[0]
-    y = linear.locate_target(queries, linear.column_shares(queries, 1), source="positive target")
+    y = locate_target(queries, column_shares(queries, 1), source="positive target")
     if not y.seen[0]:
         return linear.Line(Columns.unknown(d), np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
     mean = max(float(y.mean[0]), 1e-3 * float(y.scale[0]))
@@ -165,7 +166,7 @@ def infer_log_mean(queries: Queries, intercept: bool) -> linear.Line:
         z = float(theta[0]) + offset + float(np.linalg.norm(theta[1:])) * _POINTS
         return max(0.2, float(_WEIGHTS @ np.exp(np.minimum(z, 0.0))))
 
-    columns = linear.locate_features(queries, intercept, poisson.WIDE, octaves=poisson.OCTAVES, spread=False)
+    columns = locate_features(queries, intercept, poisson.WIDE, octaves=poisson.OCTAVES, spread=False)
     design = _design(queries, columns, intercept)
     theta, clip = _approach(queries, design, score, np.zeros(d + 1), slope)
     tail = look_at_tail(queries, ResidualAt(design, theta, score), clip, F_TAIL)
@@ -177,7 +178,7 @@ def infer_log_mean(queries: Queries, intercept: bool) -> linear.Line:
 
 def infer_level(queries: Queries) -> tuple[float, Uncertainty]:
     """Fit a constant to the target: a private mean."""
-    y = linear.locate_target(queries, (0.15, 0.05))
+    y = locate_target(queries, (0.15, 0.05))
     if not y.seen[0]:
         return 0.0, Uncertainty.none(1)
     mean, scale, target = float(y.mean[0]), float(y.scale[0]), _standard(y)

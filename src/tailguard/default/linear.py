@@ -31,16 +31,16 @@ multiplier         c(r) clip(u - centre, 1)                             2 b     
 level              c(r)                                                 2 b                         all that is left
 =================  ===================================================  ==========================  =================
 
-Instrument and multiplier are asked for where residuals may be uneven; elsewhere the steps get their shares. They depend
-on n, d and the budget, and on what a released value decides: that, which of two clips the last steps use, how many
-columns are looked at again and how many have a heavy tail; steps and level take what is left. The account is a filter
-that allows for it.
+Instrument and multiplier are asked for where residuals may be uneven; elsewhere the steps get what they would take.
+Shares depend on n, d and the budget, and on what a released value decides: that, which of two clips the last steps use,
+how many columns are looked at again and how many have a heavy tail; steps and level take what is left. The account is a
+filter that allows for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,33 +48,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
-from tailguard.default.columns import Columns, first_counts, locate
-from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
+from tailguard.default.columns import Columns, first_counts
+from tailguard.default.hinted import narrowed_target
+from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
-from tailguard.default.rows import (
-    Clip,
-    Fitted,
-    Instrument,
-    Level,
-    Product,
-    Residual,
-    Sizes,
-    Source,
-    Squares,
-    Target,
-    Uneven,
-)
+from tailguard.default.rows import Clip, Fitted, Instrument, Level, Product, Residual, Sizes, Squares, Target, Uneven
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.whitening import Design, curvature, decorrelate, standardised
 from tailguard.hints import Known
-from tailguard.means.queries import Queries, Sum
+from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
-HISTOGRAM, MEAN = (0.004, 0.07), (0.01, 0.04)  # noise worth paying for, and the most to pay
-LOST = 0.5  # of the histograms' share, for features of which nothing was seen: amounts that few rows have
-CLOSER = (0.2, 0.05)  # shares of both for a target of which nothing was seen, at most,
-SPARED = 0.6  # and what they leave for all that follows: any fit needs less
 F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_LEVEL = 0.03, 0.005, 0.01, 0.01, 0.10
 F_INSTRUMENT, F_MULTIPLIER = 0.01, 0.10
 # Shares of three phases of steps. For the mean they are wide, narrow and what the data call for, for the bulk narrow.
@@ -100,9 +85,6 @@ BEYOND_MULTIPLIER, BEYOND_LEVEL = 3.0, 7.0  # fractions beyond the clips of the 
 HEAVY = 0.5  # rise of a clip with the fraction beyond it, in logarithms, from which a tail is heavy
 STEEPER = 1.6  # a tail falls faster, so much, beyond what was seen of it
 DOUBT = 2.0  # inflation of all noise in the difference of the two fits
-# Bounds out that features are truncated: up to the noise-to-signal ratio QUIET of a gradient, and beyond it in inverse
-# proportion to the ratio; octaves nearer with a heavy tail, and further out with a light one.
-WIDE, QUIET, OCTAVES = 16.0, 0.02, (-1.0, 2.0)
 TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
 
 
@@ -137,58 +119,6 @@ def _last() -> float:
     """Share of the last phase in what the first leaves, for the mean."""
     _, second, third = PHASES["mean"]
     return third / (second + third)
-
-
-def noise_to_signal(queries: Queries, coordinates: int) -> float:
-    """Noise of one gradient that took the whole budget, over its signal; public."""
-    return 2.0 * coordinates / (queries.n * queries.mu)
-
-
-def locate_features(
-    queries: Queries,
-    centred: bool,
-    wide: float | None = None,
-    known: Known | None = None,
-    octaves: tuple[float, float] = OCTAVES,
-    spread: bool = True,
-) -> Columns:
-    """Stage A for the features: the less noise, the further out they are truncated."""
-    d = queries.engine.columns
-    ratio = noise_to_signal(queries, d + 1)
-    if known is not None and known.complete and not np.any(known.few) and ratio > SMALL:
-        return locate_known(queries, known, centred)
-    if wide is None:
-        wide = WIDE * min(1.0, QUIET / ratio)
-    shares = column_shares(queries, d)
-    found = locate(
-        queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves, spread=spread, again=LOST
-    )
-    return narrowed(found, known)
-
-
-def column_shares(queries: Queries, count: int) -> tuple[float, float]:
-    """Shares of histogram and mean for ``count`` columns; public."""
-    histogram = queries.share_for(math.sqrt(2.0 * count), *HISTOGRAM)
-    return histogram, queries.share_for(2.0 * math.sqrt(count), *MEAN)
-
-
-def locate_target(
-    queries: Queries,
-    shares: tuple[float, float],
-    centred: bool = True,
-    beside: Sequence[Sum] = (),
-    source: Source = "target",
-    again: bool = True,
-) -> Columns:
-    """Stage A for the target; if few are not zero and nothing is seen, ``again`` and closer.
-
-    Without its scale nothing else is worth its share.
-    """
-    found = locate(queries, source, 1, *shares, centred=centred, beside=beside)
-    part = min(1.0, (queries.account.left - SPARED) / sum(CLOSER))
-    if found.seen[0] or not again or part < 0.1:
-        return found
-    return locate(queries, source, 1, part * CLOSER[0], part * CLOSER[1], centred=centred)
 
 
 def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None = None) -> Line:

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from tailguard.default.averaging import geometric, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.derivative import ClassDerivative
-from tailguard.default.linear import LEVEL_ONLY, Line, locate_features, noise_to_signal
+from tailguard.default.linear import LEVEL_ONLY, Line
+from tailguard.default.locating import locate_features, noise_to_signal
 from tailguard.default.logistic import LEVEL, LIMIT, LIMITS, NEAR, OCTAVES, score_design
 from tailguard.default.pooling import Pool
 from tailguard.default.rows import Membership, MultinomialScore

@@ -23,18 +23,8 @@ import numpy as np
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
-from tailguard.default.linear import (
-    F_CLIP,
-    INFLATION,
-    LEVEL_ONLY,
-    TAIL,
-    TOO_NOISY,
-    Line,
-    column_shares,
-    locate_features,
-    locate_target,
-    noise_to_signal,
-)
+from tailguard.default.linear import F_CLIP, INFLATION, LEVEL_ONLY, TAIL, TOO_NOISY, Line
+from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.quantiles import AROUND, GRID, quantile
 from tailguard.default.rows import Clip, FittedMeans, Target
 from tailguard.default.score_table import ScoreTable

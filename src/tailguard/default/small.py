@@ -40,7 +40,8 @@ from tailguard import kernels
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed_target
-from tailguard.default.linear import Line, LinearFit, noise_to_signal
+from tailguard.default.linear import Line, LinearFit
+from tailguard.default.locating import noise_to_signal
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import Target
 from tailguard.default.whitening import CORRELATION_FLOOR, RIDGE, Design
