@@ -38,7 +38,9 @@ CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over the
 LEAST_WEIGHT = 0.45
 ALIKE, CLEAR = (0.5, 2.0), 4.0  # limits of what is taken out of a scale; noise beyond which a variance must be
 RIDGE = 0.6  # of the spectral noise, added to eigenvalues
+DIAGONAL = 2.0  # about the largest of so many entries of noise as a matrix has on its diagonal, in their sd
 PRECISION = 0.05  # spectral noise that is worth paying for
+BLURRED = 0.08  # noise of an entry of the second matrix up to which its cap is loosened
 SHARE = 0.06  # at most, for each matrix
 
 
@@ -135,16 +137,17 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     noise = sd**2 / 2.0 / np.outer(v, v)
     np.fill_diagonal(C, 0.0)
     np.fill_diagonal(noise, 0.0)
-    keep = 1.0 - min(1.0, noise.sum() / max(float(np.sum(C * C)), 1e-300))
+    keep = _kept(C, float(noise.sum()))
     values, V = np.linalg.eigh(np.eye(d) + keep * C)
     values = np.maximum(values, 0.0) + RIDGE * keep * sd * math.sqrt(2.0 * d) / v.mean()
     values = np.maximum(values, CORRELATION_FLOOR)
     unlike = _unlike(columns, np.diag(G), sd)
     whitening, covariance = V / np.sqrt(values) / unlike[:, None], (V * values) @ V.T * np.outer(unlike, unlike)
     design = Design(columns, h, whitening, covariance, intercept, RADIUS[1] * math.sqrt(d + 1), LOOSE_CAP)
-    # The cap is as loose as the noise of the second Gram matrix allows; public.
-    loosest = PRECISION / gram_noise(queries, design, SHARE) * LOOSE_CAP
-    return replace(design, cap=min(6.0, max(2.0, loosest)), moments=moments)
+    # Rows beyond the cap lose their weight, and with heavy tails or rare columns they say most. So the cap is as loose
+    # as the noise of the second Gram matrix allows; public.
+    noise = queries.sd(math.sqrt(2.0) * LOOSE_CAP * design.radius**2, SHARE)
+    return replace(design, cap=LOOSE_CAP * min(1.0, max(TIGHT_CAP / LOOSE_CAP, BLURRED / noise)), moments=moments)
 
 
 def _unlike(columns: Columns, variance: Array, sd: float) -> Array:
@@ -165,19 +168,30 @@ class Curvature:
 
 
 def curvature(queries: Queries, design: Design) -> Curvature:
-    """Second Gram matrix, shrunk to a multiple of the identity by the known noise, its eigenvalues bounded below."""
+    """Second Gram matrix, shrunk to a multiple of the identity by the known noise, its eigenvalues bounded below.
+
+    Whitened features have little curvature off the diagonal, where most of the noise is: both parts are shrunk, each by
+    its own.
+    """
     H, sd = design.gram(queries, "curvature", gram_share(queries, design, PRECISION))
     if not design.intercept:
         H[0, 0] = 1.0
     p = len(H)
     level = min(1.5, max(0.05, float(np.trace(H)) / p))
-    spread = H - level * np.eye(p)
-    keep = 1.0 - min(1.0, sd**2 * p * (p + 1) / 2.0 / max(float(np.sum(spread * spread)), 1e-300))
-    values, V = np.linalg.eigh(level * np.eye(p) + keep * spread)
+    on = np.diag(np.diag(H) - level)
+    off = H - np.diag(np.diag(H))
+    keep_on, keep_off = _kept(on, p * sd**2), _kept(off, p * (p - 1) / 2.0 * sd**2)
+    noise = sd * math.hypot(DIAGONAL * keep_on, math.sqrt(2.0 * p) * keep_off)
+    values, V = np.linalg.eigh(level * np.eye(p) + keep_on * on + keep_off * off)
     values = np.maximum(values, 0.0)
-    raised = np.maximum(values + RIDGE * keep * sd * math.sqrt(2.0 * p), CURVATURE_FLOOR * level)
+    raised = np.maximum(values + RIDGE * noise, CURVATURE_FLOOR * level)
     floored = np.where(raised <= CURVATURE_FLOOR * level, raised - values, 0.0)
     return Curvature((V / raised) @ V.T, (V * floored) @ V.T)
+
+
+def _kept(found: Array, noise: float) -> float:
+    """Fraction of a matrix that is no noise, whose squares are expected to add up to so much."""
+    return 1.0 - min(1.0, noise / max(float(np.sum(found * found)), 1e-300))
 
 
 def gram_noise(queries: Queries, design: Design, share: float) -> float:
