@@ -48,7 +48,7 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
     line, alone = plain.fitted(theta), r.Fitted(None, np.zeros(d), np.zeros(d), 0.4)
     mean = plain.fitted(theta, 0.1, 5.0)
     every, some = tuple(range(d)), tuple(range(1, d))
-    squares = r.Squares(line, TARGET, 0.2, 3.0, 1.1, 0.65)
+    other = plain.line(rng.normal(size=d))
     return {
         "moments": (r.ColumnMoments("features", every, (0.2,) * d, (2.0,) * d), math.sqrt(d)),
         "moments of some": (r.ColumnMoments("features", some, (0.0,) * len(some), (4.0,) * len(some)), math.sqrt(d)),
@@ -61,10 +61,12 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
         "score of counts": (r.Score(plain, theta, COUNTS, r.Clip(2.0), 0.1, 5.0), 1.5 * 2.0),
         "logistic": (r.LogisticScore(plain, theta), 1.5),
         "multinomial": (r.MultinomialScore(plain, rng.normal(size=(3, d + 1))), 1.5),
-        "squares": (squares, float(np.hypot(*squares.top)) / 2.0),
+        "widening": (r.Widening(plain, theta, TARGET, 1.4), 1.5 * 0.7),
+        "square": (r.Square(line, TARGET, 3.0), 4.5),
         "uneven": (r.Uneven(line, TARGET, 1.3, 0.8), r.Uneven.length),
         "instrument": (r.Instrument(plain.line(theta[1:]), 0.8), math.sqrt(5.0)),
-        "product": (r.Product(plain.line(theta[1:]), TARGET, 0.1, 0.9, 0.8, STRETCHED, 0.3), STRETCHED.bound),
+        "product": (r.Product(line, TARGET, other, 0.8, STRETCHED, 0.3), STRETCHED.bound),
+        "product with itself": (r.Product(line, TARGET, plain.line(theta[1:]), 0.8, STRETCHED, 0.3), STRETCHED.bound),
         "level": (r.Level(line, TARGET, r.Clip(2.0)), 2.0),
         "level alone": (r.Level(alone, TARGET, STRETCHED), STRETCHED.bound),
         "squared line": (r.SquaredLine(plain.line(theta[1:]), 0.8), math.sqrt(1.25)),

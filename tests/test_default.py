@@ -73,7 +73,7 @@ def random_table(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 LARGEST_ODDS = 3000.0  # of a linear predictor of classes: 6 (or the level's 12) times the farthest design vector
-# Of predictions, over the largest target: 3 (multiplier) x 2 (slopes) x the farthest design vector, some 100 scales.
+# Of predictions, over the largest target: 4 (tilt) x 2 (slopes) x the farthest design vector, some 100 scales.
 MULTIPLE = 1000.0
 
 
@@ -283,13 +283,17 @@ def test_the_order_of_the_rows_changes_nothing(name):
 # Nothing but releases leaves.
 
 
-@pytest.mark.parametrize(("name", "surely"), [*((name, linear.SURELY) for name in FITS), ("ridge", -1.0)])
+# The last two: residuals are always uneven, and always widen in some direction.
+TILTED = [("ridge", {"SURELY": -1.0}), ("ridge", {"SURELY": np.inf, "CLEARLY": -np.inf})]
+
+
+@pytest.mark.parametrize(("name", "constants"), [*((name, {}) for name in FITS), *TILTED])
 @pytest.mark.parametrize("epsilon", [0.05, 2.0])
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
-def test_the_model_is_a_function_of_what_was_released(monkeypatch, name, epsilon, intercept, surely):
+def test_the_model_is_a_function_of_what_was_released(monkeypatch, name, epsilon, intercept, constants):
     """The releases of one table, played back to a fit of another, give the same model, attributes and report."""
-    monkeypatch.setattr(linear, "SURELY", surely)  # with less than 0, all residuals are uneven
-    monkeypatch.setattr(linear, "PERHAPS", min(surely, linear.PERHAPS))
+    for constant, value in constants.items():
+        monkeypatch.setattr(linear, constant, value)
     X, y = table(2000)
     Taped.tape = []
     monkeypatch.setattr(default, "Queries", Taped)
@@ -367,7 +371,7 @@ def test_targets_far_beyond_all_others_count_as_missing():
         y[rng.random(20_000) < 0.01] = 1e6
         model = tg.PrivateRidge(1.0, random_state=seed).fit(X, y)
         errors.append(np.max(np.abs(np.append(model.coef_, model.intercept_) - [1.0, -0.5, 1.0])))
-    assert np.median(errors) < 0.2
+    assert np.median(errors) < 0.15
 
 
 def test_the_stated_noise_of_coefficients_is_what_repeated_fits_show():
@@ -394,8 +398,9 @@ def test_where_noise_is_symmetric_the_level_is_that_of_the_narrow_fit(name):
     assert np.sqrt(np.mean(np.square(errors))) < 0.04
 
 
-def test_a_multiplier_is_asked_for_where_residuals_are_uneven(monkeypatch):
-    monkeypatch.setattr(linear, "PERHAPS", 6.0)  # standard deviations; costs have some twenty
+def test_the_line_is_tilted_where_residuals_are_uneven_along_it_or_across(monkeypatch):
+    monkeypatch.setattr(linear, "SURELY", 6.0)  # standard deviations; costs have some twenty
+    monkeypatch.setattr(linear, "CLEARLY", 9.0)  # a wider noise across the line has some hundreds
 
     def labels(name, y):
         return {event.label for event in make(name, random_state=0).fit(X, y).privacy_.events}
@@ -403,9 +408,24 @@ def test_a_multiplier_is_asked_for_where_residuals_are_uneven(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 4))
     even, costs = X @ np.ones(4) + rng.normal(size=len(X)), np.exp(X @ np.full(4, 0.25)) * rng.lognormal(size=len(X))
-    assert "multiplier" in labels("ridge", costs)
-    for name, y in (("ridge", even), ("huber", even), ("huber", costs)):
-        assert not {"multiplier", "instrument"} & labels(name, y)
+    across = X[:, 0] + np.exp(0.5 * X[:, 1]) * rng.lognormal(size=len(X))
+    assert "tilt" in labels("ridge", costs)
+    assert {"widening", "tilt"} <= labels("ridge", across)
+    assert not {"tilt", "instrument"} & labels("ridge", even)
+    for y in (even, costs, across):
+        assert not {"tilt", "instrument", "widening"} & labels("huber", y)
+
+
+def test_slopes_are_those_of_the_mean_where_skewed_noise_widens_across_the_line():
+    """The bulk's are .27 away. Over 40 seeds the median error is .09, the largest .25; steps alone had .20 and .29."""
+    errors = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(10_000, 4))
+        e = np.exp(0.4 * X[:, 1]) * (rng.lognormal(size=len(X)) - np.exp(0.5))
+        model = make("ridge", 1.0, random_state=seed).fit(X, X[:, 0] + e)
+        errors.append(np.linalg.norm(model.coef_ - [1.0, 0.0, 0.0, 0.0]))
+    assert np.median(errors) < 0.15
 
 
 def test_targets_that_are_mostly_zero_are_not_fitted_by_zero():

@@ -407,6 +407,8 @@ NAMES = {
         "column means",
         "column spread",
         "uneven",
+        "widening",
+        "variances",
         "level",
         "tail",
     },
@@ -438,16 +440,17 @@ def test_every_query_of_a_fit_keeps_its_sensitivity(checked, name, intercept):
         assert NAMES.get(name, set()) <= Checked.seen
 
 
+@pytest.mark.parametrize("constants", [{"SURELY": -1.0}, {"CLEARLY": -np.inf}], ids=["along it", "in a direction"])
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
-def test_every_query_of_a_fit_with_uneven_residuals_keeps_its_sensitivity(checked, monkeypatch, intercept):
-    monkeypatch.setattr(linear, "PERHAPS", -1.0)  # all residuals are
-    monkeypatch.setattr(linear, "SURELY", -1.0)
+def test_every_query_of_a_fit_whose_line_is_tilted_keeps_its_sensitivity(checked, monkeypatch, intercept, constants):
+    for constant, value in constants.items():
+        monkeypatch.setattr(linear, constant, value)
     for k, Twin.row in enumerate(EXTREME):
         for kind in ("normal", "lognormal", "binary", "awkward"):
             X, y = table(kind, 120, 3, k)
             options = DefaultOptions(60.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
             fit_default(losses.Squared(), X, y, options)
-    assert {"uneven", "clip", "steps", "variances", "instrument", "multiplier"} <= Checked.seen
+    assert {"uneven", "clip", "steps", "variances", "instrument", "tilt"} <= Checked.seen
 
 
 @pytest.mark.parametrize("spent", [0.0, 0.3, 0.39, 0.6])

@@ -34,18 +34,12 @@ class Average:
         return 1.0 / self._precision
 
 
-def shrink(slopes: Array, noise: Array, covariance: Array) -> tuple[Array, float]:
+def shrink(slopes: Array, noise: Array, covariance: Array) -> Array:
     r"""Shrink noisy slopes toward zero by empirical Bayes.
 
     slopes = truth + N(0, noise), truth ~ N(0, s^2 C^-1) with C the covariance of the features, so that the fitted line,
     not its coordinates, is what is believed small; s^2 maximises the marginal likelihood on a grid.
-
-    Returns
-    -------
-    slopes : ndarray
-        Posterior mean.
-    kept : float
-        Fraction of the signal that was kept.
+    Returned is the posterior mean.
     """
     L = np.linalg.cholesky(covariance)
     values, Q = np.linalg.eigh(L.T @ noise @ L)
@@ -54,8 +48,7 @@ def shrink(slopes: Array, noise: Array, covariance: Array) -> tuple[Array, float
     likelihood = -np.sum(np.log(candidates + values) + z * z / (candidates + values), axis=1)
     best = candidates[np.argmax(likelihood)]
     factor = best / (best + values)
-    kept = float(np.sum(factor * z * z) / max(float(np.sum(z * z)), 1e-300))
-    return np.linalg.solve(L.T, Q @ (factor * z)), kept
+    return np.linalg.solve(L.T, Q @ (factor * z))
 
 
 def into_ball(theta: Array, radius: float) -> Array:

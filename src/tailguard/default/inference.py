@@ -109,7 +109,7 @@ def rewhiten(design: Design, bent: Curvature) -> tuple[Design, Curvature]:
     h = -np.linalg.solve(bent.inverse[1:, 1:], bent.inverse[1:, 0]) if design.intercept else np.zeros(d)
     B = np.linalg.cholesky(WEIGHT * bent.inverse[1:, 1:])
     shift = design.shift + np.linalg.solve(design.whitening.T, h)
-    flat = Curvature(np.eye(d + 1) / WEIGHT, np.zeros((d + 1, d + 1)))
+    flat = Curvature(WEIGHT * np.eye(d + 1), np.eye(d + 1) / WEIGHT, np.zeros((d + 1, d + 1)))
     W = _without(design.whitening @ B, design.columns.seen)
     return replace(design, shift=shift, whitening=W, cap=min(design.cap, CAP)), flat
 

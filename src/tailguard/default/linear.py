@@ -11,12 +11,12 @@ residual r:
 
    For the bulk all steps are narrow. For the mean the first are wide: where the noise does not depend on x both targets
    have the same slopes. So it is asked, after the first wide steps, whether residuals are larger (or smaller) where the
-   line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, the difference of
-   the two fits is shrunk by its known noise and added to the narrow fit: quiet where the data allow it, unbiased where
-   they do not.
-D. The fitted line is recalibrated: if residuals may be uneven a multiplier of the line, then its level, each by a mean
-   of residuals whose clip is extrapolated along the tail between two released quantiles, and stretched. The intercept
-   is that of the mean in either target; where the narrow fit has one already, it is left only as far as noise allows.
+   line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, they are narrow, and
+   it is asked in which direction, if in any, residuals widen: with skewed noise that is where the two targets differ.
+D. The fitted line is recalibrated, for the mean along one direction, if there is one: its own, or that in which
+   residuals widen. Then its level. Both are means of residuals whose clip is extrapolated along the tail between two
+   released quantiles, and stretched. The intercept is that of the mean in either target; where the narrow fit has one
+   already, it is left only as far as noise allows.
 
 =================  ===================================================  ==========================  =================
 query              one row                                              L2 sensitivity of the sum   share
@@ -24,24 +24,25 @@ query              one row                                              L2 sensi
 steps, clip        1{abs(r) <= grid}, one count a level, one before     sqrt(levels + 1)            .03, bulk .035
 steps, score       w a c(r), c at most its bound b                      2 R b                       what is left
 uneven, mean only  (a u, a, u/2), a = min(abs(r)/c, 1) - 1/2            sqrt(3)                     .01
-variances          (min(r^2, c^2), e^2), abs(e) <= c + c'/q             hypot(c^2, (c + c'/q)^2)    .01
+widening, mean     w a (min(abs(r), c) - c/2)                           R c                         .04
+variances          min(r^2, c^2)                                        c^2                         .01
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
-multiplier         c(r) clip(u - centre, 1)                             2 b                         .10
+tilt               c(r) clip(u - centre, 1)                             2 b                         .10
 level              c(r)                                                 2 b                         all that is left
 =================  ===================================================  ==========================  =================
 
-Instrument and multiplier are asked for where residuals may be uneven; elsewhere the steps get what they would take.
-Shares depend on n, d and the budget, and on what a released value decides: that, which of two clips the last steps use,
-how many columns are looked at again and how many have a heavy tail; steps and level take what is left. The account is a
-filter that allows for it.
+Instrument and tilt are asked for where there is a direction to tilt the line in; elsewhere the steps get what they
+would take. Shares depend on n, d and the budget, and on what a released value decides: that, which of two clips the
+steps use, how many columns are looked at again and how many have a heavy tail; steps and level take what is left. The
+account is a filter that allows for it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,19 @@ from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
 from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
-from tailguard.default.rows import Clip, Fitted, Instrument, Level, Product, Residual, Sizes, Squares, Target, Uneven
+from tailguard.default.rows import (
+    Clip,
+    Fitted,
+    Instrument,
+    Level,
+    Product,
+    Residual,
+    Sizes,
+    Square,
+    Target,
+    Uneven,
+    Widening,
+)
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.whitening import Design, curvature, decorrelate, standardised
 from tailguard.hints import Known
@@ -61,9 +74,10 @@ from tailguard.means.queries import Queries
 Array = NDArray[np.float64]
 
 F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_LEVEL = 0.03, 0.005, 0.01, 0.01, 0.10
-F_INSTRUMENT, F_MULTIPLIER = 0.01, 0.10
-# Shares of three phases of steps. For the mean they are wide, narrow and what the data call for, for the bulk narrow.
-PHASES = {"mean": (0.20, 0.30, 0.50), "bulk": (0.12, 0.33, 0.55)}
+F_WIDENING, F_INSTRUMENT, F_TILT = 0.04, 0.01, 0.10
+# Shares of three phases of steps. For the mean the first are wide and the others what the data call for, for the bulk
+# all are narrow.
+PHASES = {"mean": (0.15, 0.30, 0.55), "bulk": (0.12, 0.33, 0.55)}
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
 STEPS = (3, 4, 4)  # of each phase,
 SKIPPED = {"mean": (1, 1, 0), "bulk": (2, 0, 0)}  # and those not averaged
@@ -71,7 +85,9 @@ NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip where there
 NARROWER = 0.2  # and how much less where there is much
 TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-to-signal ratio of a score; the most
 UNEVEN_TAIL = 7.0  # the same where residuals are uneven:
-PERHAPS, SURELY = 2.0, 3.0  # standard deviations from which they may be, and from which they surely are
+SURELY = 3.0  # standard deviations from which they are
+WIDENED = 2.0  # narrow clips up to which sizes of residuals are compared,
+CLEARLY = 2.5  # and standard deviations of noise alone beyond which the square of their vector is more than noise
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
@@ -79,12 +95,14 @@ WIDE_GRID = GRID[GRID >= 0.125]
 FURTHER = 2.0 ** np.arange(0.0, 8.01, 0.25)  # times a narrow clip, to find a wide one
 DAMPING, LIMIT = 0.9, 2.0
 INFLATION = 1.5  # of the privacy noise in shrinkage: steps correlate it
-BELIEF = 2.0  # multiplier and level are shrunk, to what the steps found, by twice the variance of their change
-VAGUE = 0.5  # error of a multiplier beyond which it is 1
-BEYOND_MULTIPLIER, BEYOND_LEVEL = 3.0, 7.0  # fractions beyond the clips of the two, over their noise
+# How often the variance of a change is taken off its square: of the level and of a multiplier of the line, which are
+# shrunk to what the steps found, and of a tilt in a direction that was seen.
+BELIEF, BELIEF_TILT = 2.0, 1.0
+VAGUE, STEEPEST = 0.5, 3.0  # error of a tilt beyond which there is none, and the largest tilt, over the line's spread
+# Fractions beyond the clips of a multiplier, over its noise and the spread of the line, and of tilt and level.
+BEYOND_MULTIPLIER, BEYOND_TILT, BEYOND_LEVEL = 3.0, 8.0, 7.0
 HEAVY = 0.5  # rise of a clip with the fraction beyond it, in logarithms, from which a tail is heavy
 STEEPER = 1.6  # a tail falls faster, so much, beyond what was seen of it
-DOUBT = 2.0  # inflation of all noise in the difference of the two fits
 TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
 
 
@@ -171,8 +189,8 @@ class LinearFit:
         middle = float(y_column.centre[0])
         self.standard = Target(self.y_mean, self.y_scale, middle, furthest=BEYOND * self.y_reach)
         self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
-        self.constant, self.multiplier = 0.0, 1.0
-        self.multiplies = False  # whether the line gets a multiplier
+        self.constant = 0.0
+        self.own, self.direction = False, np.zeros(queries.engine.columns)  # what the line is tilted in: its own, or
         self.settled = False  # whether the constant is that of narrow steps
         self.narrow = NARROW[target]
         self.design: Design | None = None
@@ -192,7 +210,7 @@ class LinearFit:
         self.curvature = curvature(queries, design)
         # Of the level's share the tail takes .25, and the level what is left: at least .40.
         left = queries.account.left - F_CLIP - F_VARIANCE - 0.65 * self.level_share
-        left -= F_UNEVEN + F_INSTRUMENT + F_MULTIPLIER if self.target == "mean" else F_FAR
+        left -= F_UNEVEN + F_INSTRUMENT + F_TILT if self.target == "mean" else F_FAR
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
         self.tail = min(LARGEST_TAIL, TAIL * signal)
         # The privacy noise of a step is that of c/P(|r| <= c), which falls with the clip c to a limit; that of sampling
@@ -206,59 +224,62 @@ class LinearFit:
         theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), PHASES["mean"][0] * left, first)
         left *= 1.0 - PHASES["mean"][0]
         first = self._table(theta, GRID)
-        uneven = self._uneven(theta, wide, first)
-        self.multiplies = uneven > PERHAPS
-        if uneven > SURELY:
+        self.own = self._uneven(theta, wide, first) > SURELY
+        if self.own:
             self.tail = min(LARGEST_TAIL, UNEVEN_TAIL * signal)
             self._wide_slopes(theta, left)
-            return
-        if not self.multiplies:
-            left += F_INSTRUMENT + F_MULTIPLIER
-        self._mean_slopes(theta, wide, left, first)
+        else:
+            self._mean_slopes(theta, left + F_INSTRUMENT + F_TILT - F_FAR - F_WIDENING, first)
 
     def _bulk_slopes(self, left: float, first: ScoreTable) -> None:
         """Narrow steps alone, and shrinkage."""
-        design, queries = self.design, self.queries
-        assert design is not None
-        track, theta = _Track(Average(np.zeros(design.width))), np.zeros(design.width)
+        assert self.design is not None
+        track, theta = _Track(Average(np.zeros(self.design.width))), np.zeros(self.design.width)
         for phase, part in enumerate(PHASES["bulk"]):
             theta = self._phase(phase, track, self.narrow, theta, part * left, first if phase == 0 else None)
+        self._narrow_slopes(track, theta)
+
+    def _mean_slopes(self, theta: Array, left: float, first: ScoreTable) -> None:
+        """Narrow steps after wide ones, and the direction in which residuals widen."""
+        assert self.design is not None
+        track, last = _Track(Average(np.zeros(self.design.width))), _last()
+        theta = self._phase(1, track, self.narrow, theta, (1.0 - last) * left, first)
+        first = self._table(theta, self._clip(track) * AROUND)
+        left *= last
+        if self._widens(theta, track, first):
+            left -= F_INSTRUMENT + F_TILT
+        theta = self._phase(2, track, self.narrow, theta, left, first)
+        self._narrow_slopes(track, theta)
+
+    def _widens(self, theta: Array, track: _Track, table: ScoreTable) -> bool:
+        """Find the direction in which residuals widen, if any; the next ``table`` is made in the same pass."""
+        design, queries, curved = self.design, self.queries, self.curvature
+        assert design is not None
+        rows = Widening(design, theta, self.standard, WIDENED * self._clip(track))
+        queries.together(rows.clipped(queries.grid(rows.bound)), table)
+        found, sd = queries.mean("widening", rows, design.width, rows.bound, F_WIDENING)
+        # How sizes depend on the features, and what of it the constant does not explain.
+        dependence = curved.inverse @ found
+        features = (found - dependence[0] * curved.matrix[0])[1:]
+        # A size between -c/2 and c/2 has a variance of about c^2/12.
+        sampling = (rows.clip * design.radius) ** 2 / (12.0 * design.width * queries.n)
+        noise, d = sd * sd + sampling, len(features)
+        if float(features @ features) <= noise * (d + CLEARLY * math.sqrt(2.0 * d)):
+            return False
+        self.direction = design.whitening @ dependence[1:]
+        return True
+
+    def _narrow_slopes(self, track: _Track, theta: Array) -> None:
+        """Far clip, variance and shrinkage of narrow steps, whose last average is theta."""
+        design, queries = self.design, self.queries
+        assert design is not None
         residual = Residual(design.fitted(theta), self.standard)
         self.wide_clip = quantile(queries, "clip", residual, 1.0 - self.tail, self._clip(track) * FURTHER, F_FAR)[0]
-        self.variance, _ = self._variances(theta, replace(track, clip=self.wide_clip), track)
-        self._settle(track)
-        self._shrink(design.whitening @ track.average.value[1:], track.average.variance, self._narrow_variance(track))
-
-    def _mean_slopes(self, theta: Array, wide: _Track, left: float, first: ScoreTable) -> None:
-        """Narrow steps after wide ones; then the kind that the data call for, the difference of both, and shrinkage."""
-        design = self.design
-        assert design is not None
-        narrow, last = _Track(Average(np.zeros(design.width))), _last()
-        theta = self._phase(1, narrow, self.narrow, theta, (1.0 - last) * left, first)
-        # The last steps are mostly narrow: their first table is made in the pass of the variances.
-        first = self._table(theta, self._clip(narrow) * AROUND)
-        self.variance, difference = self._variances(theta, wide, narrow, first)
-        added, kept = self._difference(wide, narrow, difference)
-        if kept > 0.5:
-            self._phase(2, wide, 1.0 - self.tail, wide.average.value, last * left)
-        else:
-            self._phase(2, narrow, self.narrow, narrow.average.value, last * left, first)
-        added, kept = self._difference(wide, narrow, difference)
-        self.wide_clip = self._clip(wide)
-        self._settle(narrow)
-        slopes = design.whitening @ narrow.average.value[1:] + added
-        private = (1.0 - kept) ** 2 * narrow.average.variance + kept**2 * wide.average.variance
-        residual = (1.0 - kept) ** 2 * self._narrow_variance(narrow) + kept**2 * self.variance
-        self._shrink(slopes, private, residual)
-
-    def _settle(self, narrow: _Track) -> None:
-        """Take the constant of narrow steps."""
+        self._measure_variance(theta)
         if self.intercept:
-            self.constant, self.settled = float(narrow.average.value[0]), True
-
-    def _narrow_variance(self, narrow: _Track) -> float:
-        """Variance of residuals as narrow steps feel it."""
-        return min(self.variance, (self._clip(narrow) / self.narrow) ** 2)
+            self.constant, self.settled = float(track.average.value[0]), True
+        variance = min(self.variance, (self._clip(track) / self.narrow) ** 2)  # as narrow steps feel it
+        self._shrink(design.whitening @ track.average.value[1:], track.average.variance, variance)
 
     def _wide_track(self) -> _Track:
         assert self.design is not None
@@ -269,7 +290,7 @@ class LinearFit:
         design, inverse = self.design, self.curvature.inverse
         assert design is not None
         self.noise = slope_noise(design.whitening, private * inverse @ inverse)
-        self.slopes, _ = shrink(slopes, self._covariance(INFLATION * private, residual), design.covariance)
+        self.slopes = shrink(slopes, self._covariance(INFLATION * private, residual), design.covariance)
 
     def _uneven(self, theta: Array, track: _Track, table: ScoreTable) -> float:
         """How surely sizes of residuals depend on the line; the next ``table`` is made in the same pass."""
@@ -289,7 +310,7 @@ class LinearFit:
         theta = self._phase(1, track, 1.0 - self.tail, theta, (1.0 - last) * left)
         theta = self._phase(2, track, 1.0 - self.tail, theta, last * left)
         self.wide_clip = self._clip(track)
-        self.variance, _ = self._variances(theta, track, track)
+        self._measure_variance(theta)
         self.constant = float(track.average.value[0]) if self.intercept else 0.0
         self._shrink(design.whitening @ track.average.value[1:], track.average.variance, self.variance)
 
@@ -335,21 +356,12 @@ class LinearFit:
         clip = Clip.stretched(found.value, found.before, power)
         return clip, max(0.5, 1.0 - beyond + clip.stretch * (beyond_before - beyond))
 
-    def _variances(
-        self, theta: Array, wide: _Track, narrow: _Track, table: ScoreTable | None = None
-    ) -> tuple[float, float]:
-        """Variance of the residuals, and of the difference of the two scores, most of which cancels."""
+    def _measure_variance(self, theta: Array) -> None:
+        """Release the variance of residuals within the wide clip."""
         assert self.design is not None
-        offset = float(wide.average.value[0] - theta[0])
-        line = self.design.fitted(theta)
-        squares = Squares(line, self.standard, offset, self._clip(wide), self._clip(narrow), self.narrow)
-        top = squares.top
-        bound = float(np.hypot(*top)) / 2.0
-        if table is not None:
-            self.queries.together(squares.clipped(self.queries.grid(bound)), table)
-        found, sd = self.queries.mean("variances", squares, 2, bound, F_VARIANCE)
-        variance, difference = found + top / 2.0
-        return min(max(float(variance), 2.0 * sd), top[0]), max(float(difference), sd)
+        square, top = Square(self.design.fitted(theta), self.standard, self.wide_clip), self.wide_clip**2
+        found, sd = self.queries.mean("variances", square, 1, top / 2.0, F_VARIANCE)
+        self.variance = min(max(float(found[0]) + top / 2.0, 2.0 * sd), top)
 
     def _covariance(self, privacy: float, residual: float) -> Array:
         """Covariance of slopes: privacy noise of the steps plus sampling noise."""
@@ -357,13 +369,6 @@ class LinearFit:
         inverse, W = self.curvature.inverse, self.design.whitening
         total = privacy * inverse @ inverse + residual / self.queries.n * inverse
         return np.asarray(W @ total[1:, 1:] @ W.T)
-
-    def _difference(self, wide: _Track, narrow: _Track, variance: float) -> tuple[Array, float]:
-        """What the wide fit adds to the narrow one, shrunk by its noise, and how much of it is believed."""
-        assert self.design is not None
-        gap = self.design.whitening @ (wide.average.value - narrow.average.value)[1:]
-        noise = self._covariance(DOUBT * (wide.average.variance + narrow.average.variance), DOUBT * variance)
-        return shrink(gap, noise, self.design.covariance)
 
     def look_at_target(self) -> None:
         """Without slopes: the scale of the target's tail only."""
@@ -375,13 +380,13 @@ class LinearFit:
     # ---------------------------------------------------------------- D
 
     def _line(self) -> Fitted:
-        """The fitted line, with its multiplier and its level."""
+        """The fitted line, with its level."""
         if self.design is None:
             return Fitted(None, self.slopes, self.slopes, self.constant)
-        return self.design.line(self.multiplier * self.slopes, self.constant)
+        return self.design.line(self.slopes, self.constant)
 
     def recalibrate(self) -> None:
-        """Multiplier and level of the fitted line."""
+        """Tilt and level of the fitted line."""
         queries, share = self.queries, self.level_share
         noise = queries.sd(2.0, share)
         beyond = min(0.3, 6.0 * noise)
@@ -389,8 +394,9 @@ class LinearFit:
         octaves = max(7.5, math.log2(max(1.0, self.y_reach / (self.y_scale * self.wide_clip))))
         grid = self.wide_clip * 2.0 ** np.arange(0.0, octaves + 0.51, 0.5)
         residual, moments = Residual(self._line(), self.standard), None
-        if self.multiplies and np.any(self.slopes):
-            moments = self._instrument()
+        direction = self.slopes if self.own else self.direction
+        if self.design is not None and np.any(direction):
+            moments = Instrument(self.design.line(direction), self.design.spread(direction))
             queries.together(Sizes(residual, tuple(grid)), moments.clipped(queries.grid(math.sqrt(5.0))))
         far = quantile(queries, "tail", residual, 1.0 - beyond, grid, 0.25 * share)[0]
         slope = 0.4
@@ -402,7 +408,7 @@ class LinearFit:
             return float(min(far * (beyond / fraction) ** slope, 4.0 * far, 2.0 * self.y_reach / self.y_scale))
 
         if moments is not None:
-            self._remultiply(moments, clip_at, noise, power)
+            self._tilt(moments, clip_at, noise, power)
         if not self.intercept:
             return
         fraction = BEYOND_LEVEL * noise
@@ -420,30 +426,34 @@ class LinearFit:
             self.constant += change
             self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)
 
-    def _instrument(self) -> Instrument:
-        assert self.design is not None
-        return Instrument(self.design.line(self.slopes), self.design.spread(self.slopes))
-
-    def _remultiply(self, moments: Instrument, clip_at: Callable[[float], float], noise: float, power: float) -> None:
-        """One instrumental step on the multiplier of the line, taken only as far as its noise allows."""
-        queries, spread = self.queries, moments.spread
-        far = max(self.wide_clip, clip_at(min(0.3, BEYOND_MULTIPLIER * noise / spread)))
+    def _tilt(self, moments: Instrument, clip_at: Callable[[float], float], noise: float, power: float) -> None:
+        """One instrumental step on the slope of the residuals in a direction, only as far as its noise allows."""
+        queries, spread, design = self.queries, moments.spread, self.design
+        assert design is not None
+        fraction = BEYOND_MULTIPLIER * noise / spread if self.own else BEYOND_TILT * noise
+        far = max(self.wide_clip, clip_at(min(0.3, fraction)))
         clip = Clip.stretched(far, far / 2.0, power)
         (mean_u, u_line), _ = queries.mean("instrument", moments, 2, math.sqrt(5.0), F_INSTRUMENT)
         centre = min(0.5, max(-0.5, float(mean_u)))
-        product = Product(moments.line, self.standard, self.constant, self.multiplier, spread, clip, centre)
-        found, sd = queries.mean("multiplier", product, 1, clip.bound, F_MULTIPLIER)
+        product = Product(self._line(), self.standard, moments.line, spread, clip, centre)
+        found, sd = queries.mean("tilt", product, 1, clip.bound, F_TILT)
         strength = max(2.0 * float(u_line), 0.3) * spread
         change = float(found[0]) / strength
         sampling = 0.6 * min(self.variance * max(1.0, clip.far / self.wide_clip), clip.far**2) / queries.n
         variance = (sd * sd + sampling) / strength**2
-        if variance < VAGUE**2:
-            self.multiplier = min(4.0, max(0.0, 1.0 + self._believed(change, variance)))
+        relative = design.spread(self.slopes) / spread
+        if variance > (VAGUE * relative) ** 2:
+            return
+        change = self._believed(change, variance, BELIEF if self.own else BELIEF_TILT)
+        change = min(STEEPEST * relative, max(-1.0 if self.own else -STEEPEST * relative, change))
+        self.slopes = self.slopes + change * moments.line.slopes
+        if self.own and self.noise is not None:
+            self.noise = (1.0 + change) * self.noise
 
     @staticmethod
-    def _believed(change: float, variance: float) -> float:
+    def _believed(change: float, variance: float, belief: float = BELIEF) -> float:
         """A change, shrunk to none by its noise."""
-        return change * max(0.0, 1.0 - BELIEF * variance / max(change * change, 1e-300))
+        return change * max(0.0, 1.0 - belief * variance / max(change * change, 1e-300))
 
     def line(self, columns: Columns) -> Line:
         """Back to the units of y; the level stays inside the released range of y."""
@@ -454,6 +464,5 @@ class LinearFit:
         if self.intercept:
             level = min(self.y_range[1], max(self.y_range[0], self.y_mean + self.y_scale * self.constant))
         note = LEVEL_ONLY if self.design is None else "level and slopes"
-        noise = None if self.noise is None else self.multiplier * self.noise * self.y_scale
-        slopes = self.multiplier * self.slopes * self.y_scale
-        return Line(columns, shift, slopes, level, covariance, note=note, noise=noise)
+        noise = None if self.noise is None else self.noise * self.y_scale
+        return Line(columns, shift, self.slopes * self.y_scale, level, covariance, note=note, noise=noise)

@@ -89,7 +89,7 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
     theta, W = average.value, design.whitening
     private = average.variance * bent.inverse @ bent.inverse
     noise = INFLATION * private + bound**2 * bent.inverse / queries.n
-    slopes, _ = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.covariance)
+    slopes = shrink(W @ theta[1:], W @ noise[1:, 1:] @ W.T, design.covariance)
     limits, sd_slopes = (-math.inf, start + LARGEST), slope_noise(W, private)
     if known is not None and known.target_range is not None:
         limits = -math.inf, min(start + LARGEST, math.log(max(known.target_range[1], 1e-300)))

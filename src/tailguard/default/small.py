@@ -123,7 +123,7 @@ class SmallFit(LinearFit):
         W = design.whitening
         noise = (average.variance + clip * clip / p / queries.n) * W @ W.T
         self.noise = slope_noise(W, average.variance * np.eye(p))
-        self.slopes, _ = shrink(W @ average.value[1:], noise, design.covariance)
+        self.slopes = shrink(W @ average.value[1:], noise, design.covariance)
 
 
 def whitened(queries: Queries, columns: Columns, intercept: bool, share: float) -> Design:

@@ -146,8 +146,8 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     design = Design(columns, h, whitening, covariance, intercept, RADIUS[1] * math.sqrt(d + 1), LOOSE_CAP)
     # Rows beyond the cap lose their weight, and with heavy tails or rare columns they say most. So the cap is as loose
     # as the noise of the second Gram matrix allows; public.
-    noise = queries.sd(math.sqrt(2.0) * LOOSE_CAP * design.radius**2, SHARE)
-    return replace(design, cap=LOOSE_CAP * min(1.0, max(TIGHT_CAP / LOOSE_CAP, BLURRED / noise)), moments=moments)
+    blur = queries.sd(math.sqrt(2.0) * LOOSE_CAP * design.radius**2, SHARE)
+    return replace(design, cap=LOOSE_CAP * min(1.0, max(TIGHT_CAP / LOOSE_CAP, BLURRED / blur)), moments=moments)
 
 
 def _unlike(columns: Columns, variance: Array, sd: float) -> Array:
@@ -161,8 +161,9 @@ def _unlike(columns: Columns, variance: Array, sd: float) -> Array:
 
 @dataclass(frozen=True)
 class Curvature:
-    """Inverse curvature of the score, and the ridge penalty that the floor on its eigenvalues amounts to."""
+    """Curvature of the score, its inverse, and the ridge penalty that the floor on its eigenvalues amounts to."""
 
+    matrix: Array
     inverse: Array
     penalty: Array
 
@@ -186,7 +187,7 @@ def curvature(queries: Queries, design: Design) -> Curvature:
     values = np.maximum(values, 0.0)
     raised = np.maximum(values + RIDGE * noise, CURVATURE_FLOOR * level)
     floored = np.where(raised <= CURVATURE_FLOOR * level, raised - values, 0.0)
-    return Curvature((V / raised) @ V.T, (V * floored) @ V.T)
+    return Curvature((V * raised) @ V.T, (V / raised) @ V.T, (V * floored) @ V.T)
 
 
 def _kept(found: Array, noise: float) -> float:

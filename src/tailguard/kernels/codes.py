@@ -10,12 +10,13 @@ L2, COORDINATE, SMOOTH = 0, 1, 2
 
 # What `default_sums.residuals` compares with the target.
 RESIDUAL, MEAN, LOG_ODDS = 0, 1, 2
+SIZE = 3  # or how far its size is from a number
 
 # What `default_sums.line_vectors` adds for a row with target t and line eta; u = clip(eta/range, 1).
 LEVEL = 0  # c(t - eta), c a clip by its far, near and stretch
-SQUARES = 1  # min(r^2, c^2) and (clip(r + offset, c) - clip(r, c')/q)^2 of r = eta - t, less half of their bounds
+SQUARE = 1  # min(r^2, c^2) of r = eta - t, less half of its bound
 INSTRUMENT = 2  # u, u clip(eta/spread, 4)/2
-PRODUCT = 3  # c(e) clip(u - centre, 1) with e = t - constant - multiplier eta
+PRODUCT = 3  # c(t - eta) clip(u - centre, 1) with the u of another line
 SQUARED_LINE = 4  # u, u^2 - 1/2
 BOUNDED_PRODUCTS = 5  # s, s u with the logistic score s of level + multiplier eta
 FITTED_MEANS = 6  # min(t, b) - b/2, min(exp(eta), b) - b/2

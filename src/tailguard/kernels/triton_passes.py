@@ -16,10 +16,10 @@ ROUND_BITS = tl.constexpr(0x4338000000000000)  # of the float64 above
 INFINITY = tl.constexpr(float("inf"))
 MARGIN = tl.constexpr(1.0 + 1e-9)
 
-LEVEL, SQUARES, INSTRUMENT = tl.constexpr(codes.LEVEL), tl.constexpr(codes.SQUARES), tl.constexpr(codes.INSTRUMENT)
+LEVEL, SQUARE, INSTRUMENT = tl.constexpr(codes.LEVEL), tl.constexpr(codes.SQUARE), tl.constexpr(codes.INSTRUMENT)
 PRODUCT, SQUARED_LINE = tl.constexpr(codes.PRODUCT), tl.constexpr(codes.SQUARED_LINE)
 BOUNDED_PRODUCTS, UNEVEN = tl.constexpr(codes.BOUNDED_PRODUCTS), tl.constexpr(codes.UNEVEN)
-MEAN, LOG_ODDS = tl.constexpr(codes.MEAN), tl.constexpr(codes.LOG_ODDS)
+MEAN, LOG_ODDS, SIZE = tl.constexpr(codes.MEAN), tl.constexpr(codes.LOG_ODDS), tl.constexpr(codes.SIZE)
 SUBNORMAL = tl.constexpr(codes.SUBNORMAL)
 
 # What `design_vectors` does with weighted design vectors.
@@ -76,11 +76,13 @@ def _bounded_score(z, y):
 
 @triton.jit
 def _residual(eta, t, largest, LINK: tl.constexpr):
-    """``eta - t``, ``exp(eta) - t`` or the logistic score; 0 where the target is missing."""
+    """``eta - t``, ``exp(eta) - t``, the logistic score or ``|eta - t| - largest``; 0 where the target is missing."""
     if LINK == LOG_ODDS:
         r = _bounded_score(eta, t)
     elif LINK == MEAN:
         r = tl.exp(tl.minimum(tl.maximum(eta, -20.0), largest)) - t
+    elif LINK == SIZE:
+        r = tl.abs(eta - t) - largest
     else:
         r = eta - t
     return _number(r)
@@ -285,19 +287,18 @@ def along_line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.conste
             w, u = tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64)
             if CODE == LEVEL:
                 v = _stretched(_number(t - eta), m)
-            elif CODE == SQUARES:
-                far, near, part = tl.load(m + 1), tl.load(m + 2), tl.load(m + 3)
-                r = _number(eta - t)
-                e = _clip(r + tl.load(m), far) - _clip(r, near) / part
-                top, other = far * far, (far + near / part) * (far + near / part)
+            elif CODE == SQUARE:
+                r, top = _number(eta - t), tl.load(m) * tl.load(m)
                 v = tl.where(r * r > top, top, r * r) - top / 2.0
-                w = e * e - other / 2.0
             elif CODE == INSTRUMENT:
                 v = _clip(eta / tl.load(m), 1.0)
                 w = v * _clip(eta / tl.load(m + 1), 4.0) / 2.0
             elif CODE == PRODUCT:
-                v = _stretched(_number(t - tl.load(m + 1) - tl.load(m + 2) * eta), m + 4)
-                v = v * _clip(_clip(eta / tl.load(m), 1.0) - tl.load(m + 3), 1.0)
+                v = _stretched(_number(t - eta), m + 2)
+                other = tl.load(m + 5 + j, mask=j < D, other=0.0)[None, :]
+                w = tl.sum(_standardised(x, low, high, mean, inverse, shift) * other, 1)
+                v = v * _clip(_clip(w / tl.load(m), 1.0) - tl.load(m + 1), 1.0)
+                w = tl.zeros((B,), tl.float64)
             elif CODE == SQUARED_LINE:
                 v = _clip(eta / tl.load(m), 1.0)
                 w = v * v - 0.5

@@ -15,12 +15,13 @@ object              one row                                norm at most       as
 `DesignRows`        sqrt(w) a                              sqrt(cap) R        whitening
 `Sizes`             a count in the bin of abs(r)           -                  clips and tails
 `Score`             w a c(r), c a `Clip`                   R bound            steps: linear, Poisson
+`Widening`          w a (min(abs(r), c) - c/2)             R c/2              direction of a tilt: linear
 `LogisticScore`     w a (p - y)/max(p, 1 - p)              R                  steps: logistic
 `MultinomialScore`  (p - onehot(y))/g  (x)  w a            R                  steps: multinomial
-`Squares`           (min(r^2, c^2), e^2) about its middle  hypot(top)/2       variances
+`Square`            min(r^2, c^2) - c^2/2                  c^2/2              variances
 `Uneven`            (a u, a, u/2), abs(a) <= 1/2           sqrt(3/4)          which clips: linear
-`Instrument`        (u, u clip(eta, 4)/2)                  sqrt(5)            multiplier: linear
-`Product`           c(e) (u - centre)                      bound              multiplier: linear
+`Instrument`        (u, u clip(eta, 4)/2)                  sqrt(5)            tilt: linear
+`Product`           c(r) (u - centre), u of another line   bound              tilt: linear
 `Level`             c(r)                                   bound              level: linear
 `SquaredLine`       (u, u^2 - 1/2)                         sqrt(5/4)          recalibration: logistic
 `BoundedProducts`   (s, s u)                               sqrt(2)            recalibration: logistic
@@ -48,7 +49,15 @@ from tailguard.default.rows.columns import (
     later_look,
     near_look,
 )
-from tailguard.default.rows.design import DesignGram, DesignRows, LogisticScore, MultinomialScore, Score, largest_gap
+from tailguard.default.rows.design import (
+    DesignGram,
+    DesignRows,
+    LogisticScore,
+    MultinomialScore,
+    Score,
+    Widening,
+    largest_gap,
+)
 from tailguard.default.rows.line import (
     BoundedProducts,
     Fitted,
@@ -58,8 +67,8 @@ from tailguard.default.rows.line import (
     Product,
     Residual,
     Sizes,
+    Square,
     SquaredLine,
-    Squares,
     Uneven,
 )
 from tailguard.default.rows.target import Membership, Prevalence, Target, bounded_score
@@ -89,11 +98,12 @@ __all__ = [
     "Score",
     "Sizes",
     "Source",
+    "Square",
     "SquaredLine",
-    "Squares",
     "Target",
     "Uneven",
     "Vectors",
+    "Widening",
     "bounded_score",
     "exponent",
     "first_look",

@@ -96,6 +96,39 @@ class Score(Vectors):
 
 
 @dataclass(frozen=True, eq=False)
+class Widening(Vectors):
+    """Whether residuals widen in some direction: ``w a (min(|r|, clip) - clip/2)``."""
+
+    design: Design
+    theta: Array
+    target: Target
+    clip: float
+
+    @property
+    def width(self) -> int:
+        """Design coordinates."""
+        return self.design.width
+
+    @property
+    def bound(self) -> float:
+        """Largest norm of the vector of a row."""
+        return self.design.radius * self.clip / 2.0
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """Vectors of a block of rows; a missing residual says nothing."""
+        a = self.design.vectors(X)
+        size = np.abs(self.design.predictor(a, self.theta) - self.target(y))
+        size = np.nan_to_num(np.minimum(size, self.clip) - self.clip / 2.0, nan=0.0)
+        return np.asarray(a * (self.design.weights(a) * size)[:, None])
+
+    def add(self, X: NDArray[Any], y: NDArray[Any], bound: float, per_unit: float, total: Integers) -> None:
+        """Add a block of rows."""
+        half = self.clip / 2.0
+        at = self.theta, 0.0, codes.SIZE, half, self.target.numbers, *Clip(half).numbers
+        passes(X).scores(X, y, *self.design.numbers, *at, bound, per_unit, total)
+
+
+@dataclass(frozen=True, eq=False)
 class LogisticScore(Vectors):
     """``w a (p - y)/max(p, 1 - p)`` at log-odds ``a . theta``."""
 

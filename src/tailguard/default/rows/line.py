@@ -123,31 +123,27 @@ class _OfLine(Vectors):
 
 
 @dataclass(frozen=True, eq=False)
-class Squares(_OfLine):
-    """Squares of the residual and of the difference of two clipped ones, less half of their largest values."""
+class Square(_OfLine):
+    """The square of the residual within a clip, less half of its largest value."""
 
     line: Fitted
     target: Target
-    offset: float
-    far: float
-    near: float
-    inside: float
+    clip: float
 
     @property
-    def top(self) -> Array:
-        """Largest values of both."""
-        return np.array([self.far**2, (self.far + self.near / self.inside) ** 2])
+    def width(self) -> int:
+        """One."""
+        return 1
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
-        """Centred, so that the norm of a row is half of what replacing it can change."""
-        r = np.nan_to_num(self.line(X) - self.target(y), nan=0.0)
-        e = np.clip(r + self.offset, -self.far, self.far) - np.clip(r, -self.near, self.near) / self.inside
-        return np.column_stack([np.minimum(r * r, self.top[0]), e * e]) - self.top / 2.0
+        """Centred, so that the size of a row is half of what replacing it can change."""
+        r, top = np.nan_to_num(self.line(X) - self.target(y), nan=0.0), self.clip**2
+        return (np.minimum(r * r, top) - top / 2.0)[:, None]
 
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
-        return codes.SQUARES, (self.offset, self.far, self.near, self.inside)
+        return codes.SQUARE, (self.clip,)
 
 
 def instrument(line: Array, spread: float) -> Array:
@@ -209,12 +205,14 @@ class Uneven(_OfLine):
 
 @dataclass(frozen=True, eq=False)
 class Product(_OfLine):
-    """The clipped residual of ``constant + multiplier line`` times the instrument about its centre, within 1."""
+    """The clipped residual of a line times the instrument of another, about its centre and within 1.
+
+    The other line has the columns and the shift of the first, and no constant.
+    """
 
     line: Fitted
     target: Target
-    constant: float
-    multiplier: float
+    other: Fitted
     spread: float
     clip: Clip
     centre: float
@@ -226,15 +224,13 @@ class Product(_OfLine):
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """Products of a block of rows."""
-        line = self.line(X)
-        e = self.target(y) - self.constant - self.multiplier * line
-        u = np.clip(instrument(line, self.spread) - self.centre, -1.0, 1.0)
-        return (self.clip(e) * u)[:, None]
+        u = np.clip(instrument(self.other(X), self.spread) - self.centre, -1.0, 1.0)
+        return (self.clip(self.target(y) - self.line(X)) * u)[:, None]
 
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
-        return codes.PRODUCT, (_range(self.spread), self.constant, self.multiplier, self.centre, *self.clip.numbers)
+        return codes.PRODUCT, (_range(self.spread), self.centre, *self.clip.numbers, *self.other.slopes)
 
 
 @dataclass(frozen=True, eq=False)

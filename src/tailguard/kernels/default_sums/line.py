@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tailguard.kernels.codes import BOUNDED_PRODUCTS, INSTRUMENT, LEVEL, PRODUCT, SQUARED_LINE, SQUARES, UNEVEN
+from tailguard.kernels.codes import BOUNDED_PRODUCTS, INSTRUMENT, LEVEL, PRODUCT, SQUARE, SQUARED_LINE, UNEVEN
 from tailguard.kernels.compiling import njit
 from tailguard.kernels.default_sums.residuals import bounded_score, clip, number, places, residuals, stretched, targets
 from tailguard.kernels.default_sums.tile import EXACT, FLUSH, add_vectors, combine, flush, standardise
@@ -43,7 +43,7 @@ def line_vectors(
 ):
     """Add one to three numbers of every row, by the code; ``q`` are its parameters: see `tailguard.default.rows`."""
     n = shape_of(X)[0]
-    z, eta, t = np.zeros((len(slopes), TILE)), np.empty(TILE), np.zeros(TILE)
+    z, eta, t, other = np.zeros((len(slopes), TILE)), np.empty(TILE), np.zeros(TILE), np.empty(TILE)
     v, acc, size = np.zeros((len(total), TILE)), np.zeros((len(total), TILE)), np.empty(TILE)
     done = 0
     for start in range(0, n, TILE):
@@ -53,24 +53,22 @@ def line_vectors(
         if code == LEVEL:
             for i in range(TILE):
                 v[0, i] = stretched(number(t[i] - eta[i]), q[0], q[1], q[2])
-        elif code == SQUARES:
-            offset, far, near, inside = q[0], q[1], q[2], q[3]
-            top, other = far * far, (far + near / inside) * (far + near / inside)
+        elif code == SQUARE:
+            top = q[0] * q[0]
             for i in range(TILE):
                 r = number(eta[i] - t[i])
-                e = clip(r + offset, far) - clip(r, near) / inside
                 s = r * r
                 v[0, i] = (top if s > top else s) - top / 2.0
-                v[1, i] = e * e - other / 2.0
         elif code == INSTRUMENT:
             for i in range(TILE):
                 u = clip(eta[i] / q[0], 1.0)
                 v[0, i] = u
                 v[1, i] = u * clip(eta[i] / q[1], 4.0) / 2.0
         elif code == PRODUCT:
+            combine(z, q[5:], 0.0, other)
             for i in range(TILE):
-                e = stretched(number(t[i] - q[1] - q[2] * eta[i]), q[4], q[5], q[6])
-                v[0, i] = e * clip(clip(eta[i] / q[0], 1.0) - q[3], 1.0)
+                e = stretched(number(t[i] - eta[i]), q[2], q[3], q[4])
+                v[0, i] = e * clip(clip(other[i] / q[0], 1.0) - q[1], 1.0)
         elif code == SQUARED_LINE:
             for i in range(TILE):
                 u = clip(eta[i] / q[0], 1.0)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tailguard.kernels.codes import LOG_ODDS, MEAN
+from tailguard.kernels.codes import LOG_ODDS, MEAN, SIZE
 from tailguard.kernels.compiling import njit
 from tailguard.kernels.default_sums.tile import EXACT
 from tailguard.kernels.lanes import WIDTH, keep, pointer, spread, where
@@ -59,13 +59,19 @@ def bounded_score(z, y):
 
 @njit(**OPTIONS, fastmath=EXACT)
 def residuals(eta, t, link, largest, out):
-    """Fill ``out`` with ``eta - t``, ``exp(eta) - t`` or the logistic score; 0 where the target is missing."""
+    """Fill ``out`` with ``eta - t``, ``exp(eta) - t``, the logistic score or ``|eta - t| - largest``.
+
+    It is 0 where the target is missing.
+    """
     if link == LOG_ODDS:
         for i in range(TILE):
             out[i] = bounded_score(eta[i], t[i])
     elif link == MEAN:
         for i in range(TILE):
             out[i] = number(math.exp(max(-20.0, min(largest, eta[i]))) - t[i])
+    elif link == SIZE:
+        for i in range(TILE):
+            out[i] = number(abs(eta[i] - t[i]) - largest)
     else:
         for i in range(TILE):
             r = eta[i] - t[i]
