@@ -284,7 +284,7 @@ def test_the_order_of_the_rows_changes_nothing(name):
 
 
 # The last two: residuals are always uneven, and always widen in some direction.
-TILTED = [("ridge", {"SURELY": -1.0}), ("ridge", {"SURELY": np.inf, "CLEARLY": -np.inf})]
+TILTED = [("ridge", {"SURELY": -1.0}), ("ridge", {"SURELY": np.inf, "CLEARLY": -np.inf, "MATERIAL": 0.0})]
 
 
 @pytest.mark.parametrize(("name", "constants"), [*((name, {}) for name in FITS), *TILTED])

@@ -440,7 +440,9 @@ def test_every_query_of_a_fit_keeps_its_sensitivity(checked, name, intercept):
         assert NAMES.get(name, set()) <= Checked.seen
 
 
-@pytest.mark.parametrize("constants", [{"SURELY": -1.0}, {"CLEARLY": -np.inf}], ids=["along it", "in a direction"])
+@pytest.mark.parametrize(
+    "constants", [{"SURELY": -1.0}, {"CLEARLY": -np.inf, "MATERIAL": 0.0}], ids=["along it", "in a direction"]
+)
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
 def test_every_query_of_a_fit_whose_line_is_tilted_keeps_its_sensitivity(checked, monkeypatch, intercept, constants):
     for constant, value in constants.items():

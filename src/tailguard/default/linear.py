@@ -87,7 +87,8 @@ TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-
 UNEVEN_TAIL = 7.0  # the same where residuals are uneven:
 SURELY = 3.0  # standard deviations from which they are
 WIDENED = 2.0  # narrow clips up to which sizes of residuals are compared,
-CLEARLY = 2.5  # and standard deviations of noise alone beyond which the square of their vector is more than noise
+CLEARLY = 2.5  # standard deviations of noise alone beyond which the square of their vector is more than noise,
+MATERIAL = 0.03  # and by how much of that reach sizes must vary over the rows: less is not worth a tilt
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
@@ -98,7 +99,8 @@ INFLATION = 1.5  # of the privacy noise in shrinkage: steps correlate it
 # How often the variance of a change is taken off its square: of the level and of a multiplier of the line, which are
 # shrunk to what the steps found, and of a tilt in a direction that was seen.
 BELIEF, BELIEF_TILT = 2.0, 1.0
-VAGUE, STEEPEST = 0.5, 3.0  # error of a tilt beyond which there is none, and the largest tilt, over the line's spread
+# Over the line's spread: the error of a multiplier and of a tilt beyond which there is none, and the largest tilt.
+VAGUE, VAGUE_TILT, STEEPEST = 0.5, 0.25, 3.0
 # Fractions beyond the clips of a multiplier, over its noise and the spread of the line, and of tilt and level.
 BEYOND_MULTIPLIER, BEYOND_TILT, BEYOND_LEVEL = 3.0, 8.0, 7.0
 HEAVY = 0.5  # rise of a clip with the fraction beyond it, in logarithms, from which a tail is heavy
@@ -264,9 +266,11 @@ class LinearFit:
         # A size between -c/2 and c/2 has a variance of about c^2/12.
         sampling = (rows.clip * design.radius) ** 2 / (12.0 * design.width * queries.n)
         noise, d = sd * sd + sampling, len(features)
-        if float(features @ features) <= noise * (d + CLEARLY * math.sqrt(2.0 * d)):
+        direction = design.whitening @ dependence[1:]
+        clear = float(features @ features) > noise * (d + CLEARLY * math.sqrt(2.0 * d))
+        if not clear or design.spread(direction) < MATERIAL * rows.clip:
             return False
-        self.direction = design.whitening @ dependence[1:]
+        self.direction = direction
         return True
 
     def _narrow_slopes(self, track: _Track, theta: Array) -> None:
@@ -442,9 +446,10 @@ class LinearFit:
         sampling = 0.6 * min(self.variance * max(1.0, clip.far / self.wide_clip), clip.far**2) / queries.n
         variance = (sd * sd + sampling) / strength**2
         relative = design.spread(self.slopes) / spread
-        if variance > (VAGUE * relative) ** 2:
+        belief, vague = (BELIEF, VAGUE) if self.own else (BELIEF_TILT, VAGUE_TILT)
+        if variance > (vague * relative) ** 2:
             return
-        change = self._believed(change, variance, BELIEF if self.own else BELIEF_TILT)
+        change = self._believed(change, variance, belief)
         change = min(STEEPEST * relative, max(-1.0 if self.own else -STEEPEST * relative, change))
         self.slopes = self.slopes + change * moments.line.slopes
         if self.own and self.noise is not None:
