@@ -283,11 +283,15 @@ def test_the_order_of_the_rows_changes_nothing(name):
 # Nothing but releases leaves.
 
 
-# The last two: residuals are always uneven, and always widen in some direction.
-TILTED = [("ridge", {"SURELY": -1.0}), ("ridge", {"SURELY": np.inf, "CLEARLY": -np.inf, "MATERIAL": 0.0})]
+# The last three: residuals are always uneven, always widen in some direction, and rows far out never follow the line.
+TURNED = [
+    ("ridge", {"SURELY": -1.0}),
+    ("ridge", {"SURELY": np.inf, "CLEARLY": -np.inf, "MATERIAL": 0.0}),
+    ("ridge", {"DOUBT": -np.inf, "DOUBTFUL": 1.0}),
+]
 
 
-@pytest.mark.parametrize(("name", "constants"), [*((name, {}) for name in FITS), *TILTED])
+@pytest.mark.parametrize(("name", "constants"), [*((name, {}) for name in FITS), *TURNED])
 @pytest.mark.parametrize("epsilon", [0.05, 2.0])
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
 def test_the_model_is_a_function_of_what_was_released(monkeypatch, name, epsilon, intercept, constants):
@@ -435,3 +439,33 @@ def test_targets_that_are_mostly_zero_are_not_fitted_by_zero():
         X = rng.normal(size=(30_000, 4))
         y = np.exp(0.3 * X[:, 0]) * rng.lognormal(size=len(X)) * (rng.random(len(X)) < 0.04)
         assert 0.2 < tg.PrivateRidge(0.5, random_state=seed).fit(X, y).predict(X).mean() / y.mean() < 1.6
+
+
+def coded(seed, n=6000):
+    """Children, or 98 and 99 where nobody said how many: the age of the parent depends on the first only."""
+    rng = np.random.default_rng(seed)
+    children, silent = rng.poisson(2.0, n).astype(float), rng.random(n) < 0.03
+    y = 40.0 + np.where(silent, 0.0, 2.0 * (children - 2.0)) + rng.normal(0.0, 5.0, n)
+    children[silent] = rng.choice([98.0, 99.0], silent.sum())
+    return np.column_stack([children, 12.0 + rng.poisson(2.0, n), rng.normal(size=(n, 2))]), y
+
+
+def test_codes_among_the_features_are_not_taken_for_sizes():
+    """Over 60 seeds held-out R^2 is -.03 to .13, and was -22 to -38 where the line went on to 99 children."""
+    found = []
+    for seed in range(10):
+        X, y = coded(seed)
+        rows, truth = coded(seed + 10**6)
+        prediction = tg.PrivateRidge(1.0, random_state=seed).fit(X, y).predict(rows)
+        found.append(1.0 - np.mean((truth - prediction) ** 2) / np.var(truth))
+    assert np.min(found) > -0.15
+    assert np.median(found) > 0.0
+
+
+def test_a_line_that_holds_far_out_goes_on_there():
+    """Student's t with 3 degrees of freedom: cut at 4 standard deviations it would lose a tenth of its variance."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_t(3, (30_000, 4))
+        y = X @ [1.0, -0.5, 0.5, 0.0] + rng.normal(size=len(X))
+        assert np.min(make("ridge", 1.0, random_state=seed).fit(X, y).upper_) > 50.0

@@ -71,6 +71,19 @@ def test_one_value_and_little_else_has_no_scale_of_its_own(rest):
         assert np.all(np.abs(columns.standardise(X)) < 100.0)
 
 
+def test_one_value_and_others_have_the_scale_of_all():
+    """Four of five rows are 20, the others 10 to 200: with little budget a closer look at 20 was all that was seen.
+
+    Of 300 tables 66 had a column with a scale below .3, all of them below .01; now 1 has.
+    """
+    lost = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = rng.choice([20.0, 10.0, 50.0, 100.0, 200.0], (N, 2), p=[0.82, 0.07, 0.04, 0.04, 0.03])
+        lost += bool(np.any(found(X, seed, mu=0.25).scale < 0.3))
+    assert lost <= 3
+
+
 def test_codes_one_and_two_are_as_good_as_zero_and_one():
     rng = np.random.default_rng(0)
     X = 1.0 + (rng.random((N, 1)) < 0.2)

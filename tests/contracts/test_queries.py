@@ -409,6 +409,7 @@ NAMES = {
         "uneven",
         "widening",
         "variances",
+        "beyond",
         "level",
         "tail",
     },

@@ -35,7 +35,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,9 +60,12 @@ HEAVY, STEEPNESS = 1.5, 8.0
 SLOW, SPREAD, CAUTION = 1.4, (0.004, 0.05), 0.5
 # A column seen in few rows may be noise taken for a mode: its values are truncated at so many scales at most.
 SELDOM, FURTHEST = 0.2, 64.0
+# Scales from the mean at which most rows of a column end, and of one that few rows have. 0/1 columns have no others.
+ENDS = (4.0, 8.0)
 FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is approached
 SIGNS = 4.0  # standard deviations by which mass, mean square and size of the mean of a 0/1 column may differ
 CLOSE = 0.75  # of all rows in the four octaves about the top, or the mean is that of a tail
+OTHERS = 0.05  # of all rows, seen before and not where the last look saw the column: it saw one value of several
 LEAST = (0.1, 0.5)  # of the mean square, the least variance of a column that is close together, and of one that is not
 MARGIN = 4.0  # standard deviations of a mean that equal bins reach on either side
 # Shares of f_hist: the first look; again, at columns in which nothing was seen; at columns beyond the fine bins; at
@@ -80,6 +84,7 @@ class Columns:
     scale: Array
     seen: NDArray[np.bool_]
     rare: NDArray[np.bool_] | None = None  # 0/1 columns, signs, and what few rows have; None: none is
+    ends: Array | None = None  # scales from the mean at which most rows end; None: nowhere before the truncation
 
     @property
     def lower(self) -> Array:
@@ -90,6 +95,15 @@ class Columns:
     def upper(self) -> Array:
         """Upper truncation points."""
         return self.centre + self.reach
+
+    @cached_property
+    def near(self) -> Columns:
+        """The same columns, truncated where most rows end."""
+        if self.ends is None:
+            return self
+        lower = np.maximum(self.lower, self.mean - self.ends * self.scale)
+        upper = np.minimum(self.upper, self.mean + self.ends * self.scale)
+        return replace(self, centre=(lower + upper) / 2.0, reach=(upper - lower) / 2.0)
 
     def standardise(self, X: NDArray[Any]) -> Array:
         """Truncate, centre and scale rows; a missing value takes the released mean and becomes 0."""
@@ -140,15 +154,19 @@ def locate(
         far = every[found.far]
         lump = search.approach(far, found.error[found.far], f_hist)
         later = search.look_again(far, f_hist * LAST)
-        # A column that is one value, as far as one can see, has no scale there: it stays what it was at first.
-        told = np.array([reading.top for reading in later.readings]) > lump
+        # A column that is one value, as far as one can see, has no scale there, and one of one value and others has
+        # that of the others: they stay what they were at first.
+        top, middle = np.array([reading.top for reading in later.readings]), np.abs(search.centre[far])
+        spans = zip(far, middle - 2.0**top, middle + 2.0**top, strict=True)
+        others = np.array([first.readings[j].outside(low, high) for j, low, high in spans])
+        told = (top > lump) & (others <= OTHERS)
         search.centre[far[~told]] = 0.0
         if np.any(told):
             readings = [reading for reading, is_told in zip(later.readings, told, strict=True) if is_told]
             search.measure(far[told], _Look(readings, later.sd, first=False), f_mean * MOMENTS[1])
     if spread:
         search.measure_spread()
-    return Columns(search.centre, search.reach, search.mean, search.scale, seen, search.rare)
+    return Columns(search.centre, search.reach, search.mean, search.scale, seen, search.rare, search.ends)
 
 
 def first_counts(source: Source, columns: Integers) -> ColumnCounts:
@@ -182,6 +200,7 @@ class _Search:
         self.centre, self.mean, self.scale = np.zeros(count), np.zeros(count), np.ones(count)
         self.reach, self.top, self.bound = np.ones(count), np.zeros(count), np.ones(count)
         self.rare, self.heavy = np.zeros(count, bool), np.zeros(count, bool)
+        self.ends = np.full(count, np.inf)
 
     def look(self, share: float, again: float) -> _Look:
         """Histograms over all floats; sparse columns in which nothing was seen are asked for again and pooled."""
@@ -254,6 +273,7 @@ class _Search:
         self.scale[columns], self.reach[columns] = scale, np.minimum(wide * bound, furthest)
         self.mean[columns] = self.centre[columns] + bound * first
         self.bound[columns], self.rare[columns] = bound, unit | (mass < SELDOM)
+        self.ends[columns] = np.where(unit | alone, np.inf, np.where(mass < SELDOM, ENDS[1], ENDS[0]))
         self.heavy[columns] = soft & (power < SLOW) & (mass >= SELDOM) & ~known & ~hidden
         return _Moments(far & self.centred, bound * sd)
 

@@ -13,6 +13,9 @@ residual r:
    have the same slopes. So it is asked, after the first wide steps, whether residuals are larger (or smaller) where the
    line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, they are narrow, and
    it is asked in which direction, if in any, residuals widen: with skewed noise that is where the two targets differ.
+   A line that was fitted to most rows need not hold for the few whose features are far out (codes such as 99, sales
+   of the largest town). So it is asked whether their targets follow it, and if they do not, features are truncated
+   where most rows end.
 D. The fitted line is recalibrated, for the mean along one direction, if there is one: its own, or that in which
    residuals widen. Then its level. Both are means of residuals whose clip is extrapolated along the tail between two
    released quantiles, and stretched. The intercept is that of the mean in either target; where the narrow fit has one
@@ -26,6 +29,7 @@ steps, score       w a c(r), c at most its bound b                      2 R b   
 uneven, mean only  (a u, a, u/2), a = min(abs(r)/c, 1) - 1/2            sqrt(3)                     .01
 widening, mean     w a (min(abs(r), c) - c/2)                           R c                         .04
 variances          min(r^2, c^2)                                        c^2                         .01
+beyond             clip(2 (y - e)/(eta - e) - 1, 1), e: features cut    2                           .004 to .04
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
 tilt               c(r) clip(u - centre, 1)                             2 b                         .10
@@ -42,7 +46,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +58,7 @@ from tailguard.default.hinted import narrowed_target
 from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
 from tailguard.default.rows import (
+    Beyond,
     Clip,
     Fitted,
     Instrument,
@@ -75,6 +80,7 @@ Array = NDArray[np.float64]
 
 F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_LEVEL = 0.03, 0.005, 0.01, 0.01, 0.10
 F_WIDENING, F_INSTRUMENT, F_TILT = 0.04, 0.01, 0.10
+F_BEYOND = (0.004, 0.04)  # noise worth paying for, and the most to pay
 # Shares of three phases of steps. For the mean the first are wide and the others what the data call for, for the bulk
 # all are narrow.
 PHASES = {"mean": (0.15, 0.30, 0.55), "bulk": (0.12, 0.33, 0.55)}
@@ -89,6 +95,8 @@ SURELY = 3.0  # standard deviations from which they are
 WIDENED = 2.0  # narrow clips up to which sizes of residuals are compared,
 CLEARLY = 2.5  # standard deviations of noise alone beyond which the square of their vector is more than noise,
 MATERIAL = 0.03  # and by how much of that reach sizes must vary over the rows: less is not worth a tilt
+DIFFERENT = 0.2  # of the spread of residuals, by which a row's features beyond their ends must move its line to count
+DOUBT, DOUBTFUL = 0.5, 1000.0  # standard deviations that are granted to the line, from twice this n mu; none below it
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
@@ -163,6 +171,7 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     fit = LinearFit(queries, y_column, target, intercept, ratio)
     if raw is not None:
         fit.take_steps(raw)
+        columns = fit.truncate()
     else:
         fit.look_at_target()
     fit.recalibrate()
@@ -211,7 +220,8 @@ class LinearFit:
         queries.together(design.gram_sum(queries), first)
         self.curvature = curvature(queries, design)
         # Of the level's share the tail takes .25, and the level what is left: at least .40.
-        left = queries.account.left - F_CLIP - F_VARIANCE - 0.65 * self.level_share
+        self.beyond_share = queries.share_for(2.0, *F_BEYOND)
+        left = queries.account.left - F_CLIP - F_VARIANCE - self.beyond_share - 0.65 * self.level_share
         left -= F_UNEVEN + F_INSTRUMENT + F_TILT if self.target == "mean" else F_FAR
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
         self.tail = min(LARGEST_TAIL, TAIL * signal)
@@ -293,6 +303,7 @@ class LinearFit:
         """Shrink slopes by their noise: that of the steps, and that of sampling residuals of a variance."""
         design, inverse = self.design, self.curvature.inverse
         assert design is not None
+        self.felt = math.sqrt(residual)
         self.noise = slope_noise(design.whitening, private * inverse @ inverse)
         self.slopes = shrink(slopes, self._covariance(INFLATION * private, residual), design.covariance)
 
@@ -380,6 +391,18 @@ class LinearFit:
         self.level_share, self.tail = 0.9 * left, 0.2
         residual = Residual(self._line(), self.standard)
         self.wide_clip = quantile(self.queries, "clip", residual, 1.0 - self.tail, GRID, 0.09 * left)[0]
+
+    def truncate(self) -> Columns:
+        """Truncate features where most rows end, unless rows beyond follow the line; returns the columns."""
+        design, queries = self.design, self.queries
+        assert design is not None
+        rows = Beyond(self._line(), self.standard, DIFFERENT * self.felt)
+        (follow,), sd = queries.mean("beyond", rows, 1, 1.0, self.beyond_share)
+        # With much noise a doubt is against the line, since rows that could not be seen may do the more harm; public.
+        doubt = DOUBT * min(1.0, max(0.0, queries.n * queries.mu / DOUBTFUL - 1.0))
+        if follow < -doubt * sd:
+            design = self.design = replace(design, columns=design.columns.near)
+        return design.columns
 
     # ---------------------------------------------------------------- D
 

@@ -57,6 +57,11 @@ class Reading(NamedTuple):
     power: float = STEEPEST  # of the tail
     hidden: bool = False  # many rows that are not zero are in no significant bin
     alone: bool = False  # zeros and the bin of the top are all there is: 0/1 columns, +-1, codes
+    bins: tuple[tuple[float, float], ...] = ()  # the significant ones: exponent of the bound, and fraction of rows
+
+    def outside(self, low: float, high: float) -> float:
+        """Fraction of rows in significant bins that have no size from ``low`` to ``high`` in them."""
+        return sum(mass for top, mass in self.bins if 2.0**top < low or 2.0 ** (top - 1.0) >= high)
 
 
 NOTHING = Reading(0.0, 0.0, soft=False, seen=False, coarse=False)
@@ -123,6 +128,7 @@ def _reading(
         power=_power(h, sd, significant, tops),
         hidden=bool(1.0 - zeros - mass > HIDDEN * mass),
         alone=alone,
+        bins=tuple((float(np.clip(tops[k], -990.0, 990.0)), float(h[k])) for k in significant),
     )
 
 

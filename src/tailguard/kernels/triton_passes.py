@@ -19,6 +19,7 @@ MARGIN = tl.constexpr(1.0 + 1e-9)
 LEVEL, SQUARE, INSTRUMENT = tl.constexpr(codes.LEVEL), tl.constexpr(codes.SQUARE), tl.constexpr(codes.INSTRUMENT)
 PRODUCT, SQUARED_LINE = tl.constexpr(codes.PRODUCT), tl.constexpr(codes.SQUARED_LINE)
 BOUNDED_PRODUCTS, UNEVEN = tl.constexpr(codes.BOUNDED_PRODUCTS), tl.constexpr(codes.UNEVEN)
+BEYOND = tl.constexpr(codes.BEYOND)
 MEAN, LOG_ODDS, SIZE = tl.constexpr(codes.MEAN), tl.constexpr(codes.LOG_ODDS), tl.constexpr(codes.SIZE)
 SUBNORMAL = tl.constexpr(codes.SUBNORMAL)
 
@@ -311,6 +312,17 @@ def along_line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.conste
                 u = _clip((eta - tl.load(m + 2)) / tl.load(m), 1.0)
                 v = w * u
                 u = u / 2.0
+            elif CODE == BEYOND:
+                z = _standardised(x, low, high, mean, inverse, shift)
+                least = tl.load(m + 1 + j, mask=j < D, other=0.0)[None, :]
+                furthest = tl.load(m + 1 + D + j, mask=j < D, other=0.0)[None, :]
+                z = tl.where(z < least, least, z)
+                z = tl.where(z > furthest, furthest, z)
+                near = constant + tl.sum(z * slopes, 1)
+                extra = eta - near
+                far = tl.abs(extra) > tl.load(m)
+                v = _number(2.0 * (t - near) / tl.where(far, extra, 1.0) - 1.0)
+                v = tl.where(far, _clip(v, 1.0), 0.0)
             else:
                 cap = tl.load(m)
                 w = tl.minimum(tl.exp(tl.minimum(tl.maximum(eta, -20.0), largest)), cap)

@@ -23,6 +23,7 @@ object              one row                                norm at most       as
 `Instrument`        (u, u clip(eta, 4)/2)                  sqrt(5)            tilt: linear
 `Product`           c(r) (u - centre), u of another line   bound              tilt: linear
 `Level`             c(r)                                   bound              level: linear
+`Beyond`            clip(2 (y - e)/(eta - e) - 1, 1)       1                  truncation: linear
 `SquaredLine`       (u, u^2 - 1/2)                         sqrt(5/4)          recalibration: logistic
 `BoundedProducts`   (s, s u)                               sqrt(2)            recalibration: logistic
 `FittedMeans`       (min(y, b), min(exp(z), b)) - b/2      b/sqrt(2)          level: Poisson
@@ -31,7 +32,8 @@ object              one row                                norm at most       as
 ==================  =====================================  =================  ==========================================
 
 a is the design vector of a row, w its Mallows weight, r its residual, z or eta its predictor, u the instrument
-``clip(eta / (1.5 spread), -1, 1)``; the a of `Uneven` is ``min(abs(r)/c, 1) - 1/2``. A missing target has residual 0.
+``clip(eta / (1.5 spread), -1, 1)``; the a of `Uneven` is ``min(abs(r)/c, 1) - 1/2``,
+the e of `Beyond` eta with features cut to their ends. A missing target has residual 0.
 One file each for what depends on columns one by one, on the design vector, on a fitted line and on the target alone;
 `vectors` has what they share.
 """
@@ -59,6 +61,7 @@ from tailguard.default.rows.design import (
     largest_gap,
 )
 from tailguard.default.rows.line import (
+    Beyond,
     BoundedProducts,
     Fitted,
     FittedMeans,
@@ -77,6 +80,7 @@ from tailguard.default.rows.vectors import Clipped, Vectors
 __all__ = [
     "NEAR",
     "TOPS",
+    "Beyond",
     "BoundedProducts",
     "Clip",
     "Clipped",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -254,6 +254,43 @@ class Level(_OfLine):
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
         return codes.LEVEL, self.clip.numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Beyond(_OfLine):
+    """Whether the target follows the line where features are beyond their ends, by more than ``least``.
+
+    1 where it is on the line, -1 where it stays on the line with features cut to their ends, in proportion between.
+    """
+
+    line: Fitted
+    target: Target
+    least: float
+
+    @property
+    def width(self) -> int:
+        """One."""
+        return 1
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
+        """One number for each of a block of rows."""
+        near = replace(self.line, columns=self._columns.near)(X)
+        extra = self.line(X) - near
+        far = np.abs(extra) > self.least
+        follows = np.nan_to_num(2.0 * (self.target(y) - near) / np.where(far, extra, 1.0) - 1.0, nan=0.0)
+        return np.where(far, np.clip(follows, -1.0, 1.0), 0.0)[:, None]
+
+    @property
+    def numbers(self) -> tuple[int, tuple[float, ...]]:
+        """For the kernel: ends in standardised features, less the shift."""
+        columns, near = self._columns, self._columns.near
+        ends = [(end - columns.mean) / columns.scale - self.line.shift for end in (near.lower, near.upper)]
+        return codes.BEYOND, (self.least, *ends[0], *ends[1])
+
+    @property
+    def _columns(self) -> Columns:
+        assert self.line.columns is not None
+        return self.line.columns
 
 
 @dataclass(frozen=True, eq=False)

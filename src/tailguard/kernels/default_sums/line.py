@@ -6,7 +6,16 @@ import math
 
 import numpy as np
 
-from tailguard.kernels.codes import BOUNDED_PRODUCTS, INSTRUMENT, LEVEL, PRODUCT, SQUARE, SQUARED_LINE, UNEVEN
+from tailguard.kernels.codes import (
+    BEYOND,
+    BOUNDED_PRODUCTS,
+    INSTRUMENT,
+    LEVEL,
+    PRODUCT,
+    SQUARE,
+    SQUARED_LINE,
+    UNEVEN,
+)
 from tailguard.kernels.compiling import njit
 from tailguard.kernels.default_sums.residuals import bounded_score, clip, number, places, residuals, stretched, targets
 from tailguard.kernels.default_sums.tile import EXACT, FLUSH, add_vectors, combine, flush, standardise
@@ -20,6 +29,16 @@ def _line(X, start, count, lower, upper, mean, scale, shift, slopes, constant, z
         turn(X, start, count, z)
         standardise(z, lower, upper, mean, scale, shift)
     combine(z[: len(slopes)], slopes, constant, eta)
+
+
+@njit(**OPTIONS, fastmath=EXACT)
+def _cut(z, low, high):
+    """Cut the standardised features of a tile to their ends."""
+    for j in range(z.shape[0]):
+        least, most, row = low[j], high[j], z[j]
+        for i in range(TILE):
+            x = least if row[i] < least else row[i]
+            row[i] = most if x > most else x
 
 
 @njit(**OPTIONS, fastmath=EXACT)
@@ -86,6 +105,13 @@ def line_vectors(
                 v[0, i] = a * u
                 v[1, i] = a
                 v[2, i] = u / 2.0
+        elif code == BEYOND:
+            _cut(z, q[1 : 1 + len(slopes)], q[1 + len(slopes) :])
+            combine(z, slopes, constant, other)
+            for i in range(TILE):
+                extra = eta[i] - other[i]
+                follows = number(2.0 * (t[i] - other[i]) / extra - 1.0) if abs(extra) > q[0] else 0.0
+                v[0, i] = clip(follows, 1.0)
         else:
             for i in range(TILE):
                 fitted = min(math.exp(max(-20.0, min(largest, eta[i]))), q[0])
