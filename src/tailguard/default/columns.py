@@ -36,7 +36,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,13 +95,12 @@ class Columns:
         """Upper truncation points."""
         return self.centre + self.reach
 
-    @cached_property
-    def near(self) -> Columns:
-        """The same columns, truncated where most rows end."""
+    def near(self, times: float = 1.0) -> Columns:
+        """The same columns, truncated where most rows end, or some times as far out."""
         if self.ends is None:
             return self
-        lower = np.maximum(self.lower, self.mean - self.ends * self.scale)
-        upper = np.minimum(self.upper, self.mean + self.ends * self.scale)
+        lower = np.maximum(self.lower, self.mean - times * self.ends * self.scale)
+        upper = np.minimum(self.upper, self.mean + times * self.ends * self.scale)
         return replace(self, centre=(lower + upper) / 2.0, reach=(upper - lower) / 2.0)
 
     def standardise(self, X: NDArray[Any]) -> Array:

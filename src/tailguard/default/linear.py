@@ -96,7 +96,9 @@ WIDENED = 2.0  # narrow clips up to which sizes of residuals are compared,
 CLEARLY = 2.5  # standard deviations of noise alone beyond which the square of their vector is more than noise,
 MATERIAL = 0.03  # and by how much of that reach sizes must vary over the rows: less is not worth a tilt
 DIFFERENT = 0.2  # of the spread of residuals, by which a row's features beyond their ends must move its line to count
-DOUBT, DOUBTFUL = 0.5, 1000.0  # standard deviations that are granted to the line, from twice this n mu; none below it
+# Standard deviations below which such rows fail to follow the line, and above which they follow it, by n mu: with less,
+# what cannot be seen may do more harm; with more, rows that follow would show. Between the two, so many ends out.
+FAILING, FOLLOWING, DOUBTFUL = -1.0, ((1000.0, 2000.0, 4000.0), (0.0, -0.5, 1.0)), 2.0
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
@@ -398,10 +400,11 @@ class LinearFit:
         assert design is not None
         rows = Beyond(self._line(), self.standard, DIFFERENT * self.felt)
         (follow,), sd = queries.mean("beyond", rows, 1, 1.0, self.beyond_share)
-        # With much noise a doubt is against the line, since rows that could not be seen may do the more harm; public.
-        doubt = DOUBT * min(1.0, max(0.0, queries.n * queries.mu / DOUBTFUL - 1.0))
-        if follow < -doubt * sd:
-            design = self.design = replace(design, columns=design.columns.near)
+        if follow < FAILING * sd:
+            design = replace(design, columns=design.columns.near())
+        elif follow < float(np.interp(queries.n * queries.mu, *FOLLOWING)) * sd:
+            design = replace(design, columns=design.columns.near(DOUBTFUL))
+        self.design = design
         return design.columns
 
     # ---------------------------------------------------------------- D

@@ -274,7 +274,7 @@ class Beyond(_OfLine):
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """One number for each of a block of rows."""
-        near = replace(self.line, columns=self._columns.near)(X)
+        near = replace(self.line, columns=self._columns.near())(X)
         extra = self.line(X) - near
         far = np.abs(extra) > self.least
         follows = np.nan_to_num(2.0 * (self.target(y) - near) / np.where(far, extra, 1.0) - 1.0, nan=0.0)
@@ -283,7 +283,7 @@ class Beyond(_OfLine):
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel: ends in standardised features, less the shift."""
-        columns, near = self._columns, self._columns.near
+        columns, near = self._columns, self._columns.near()
         ends = [(end - columns.mean) / columns.scale - self.line.shift for end in (near.lower, near.upper)]
         return codes.BEYOND, (self.least, *ends[0], *ends[1])
 
