@@ -80,7 +80,7 @@ Array = NDArray[np.float64]
 
 F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_LEVEL = 0.03, 0.005, 0.01, 0.01, 0.10
 F_WIDENING, F_INSTRUMENT, F_TILT = 0.04, 0.01, 0.10
-F_BEYOND = (0.004, 0.04)  # noise worth paying for, and the most to pay
+F_BEYOND = (0.0015, 0.04)  # noise worth paying for, and the most to pay
 # Shares of three phases of steps. For the mean the first are wide and the others what the data call for, for the bulk
 # all are narrow.
 PHASES = {"mean": (0.15, 0.30, 0.55), "bulk": (0.12, 0.33, 0.55)}
