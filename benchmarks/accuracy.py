@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ class Run:
     worst: int = 20
     quick: bool = False
     data: str | None = None
+    workers: int = 1
     console: Console = field(default_factory=lambda: Console(width=180))
     lines: list[str] = field(default_factory=list)
 
@@ -53,6 +55,13 @@ class Run:
         """Seeds of a cell."""
         count = self.seeds * (1 if self.quick else times)
         return range(FIRST_SEED, FIRST_SEED + (count if most is None else min(count, most)))
+
+    def each(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Results of a function, in order; by several processes if there are workers."""
+        if self.workers == 1:
+            return [function(*one) for one in arguments]
+        with get_context("spawn").Pool(self.workers, threadpool_limits, (1,)) as pool:
+            return pool.starmap(function, arguments, chunksize=1)
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> None:
         """Print a table and keep it as Markdown."""
@@ -168,35 +177,46 @@ def clean(run: Run) -> None:
 # ------------------------------------------------------------------------------------------------------------ oracle
 
 
+Risks = list[tuple[float, float]]  # slope and full, for each seed
+
+
+def oracle_cell(
+    name: str, n: int, d: int, epsilon: float, seeds: Sequence[int]
+) -> tuple[dict[str, Risks], dict[peers.Setting, Risks]]:
+    """Risks of ours, and of DP-GD with every setting."""
+    ours: dict[str, Risks] = {method: [] for method in ESTIMATORS}
+    theirs: dict[peers.Setting, Risks] = {}
+    for seed in seeds:
+        task = designs.linear_task(name, n, d, seed)
+        for method in ESTIMATORS:
+            ours[method].append(task.risks(fitted(method, task.X, task.y, epsilon, seed).predict(task.fresh)))
+        for setting, predict in peers.descents(task.X, task.y, epsilon, seed, peers.WHITENED, whiten=True):
+            theirs.setdefault(setting, []).append(task.risks(predict(task.fresh)))
+    return ours, theirs
+
+
 def oracle(run: Run) -> None:
     """Ratio to whitened DP-GD whose clip, steps and step size are the best of a grid, with 1e4 rows."""
-    n = 10_000 if not run.quick else 2000
+    n, seeds = 10_000 if not run.quick else 2000, run.seed_range(5)
+    names = [name for name in LINEAR if name not in ("shift", "scale")]
+    cells = [
+        (name, n, d, epsilon, seeds)
+        for d in ((5,) if run.quick else (5, 10))
+        for epsilon in (0.5, 1.0)
+        for name in names
+    ]
     rows, ratios = [], {kind: [] for kind in ("slope", "full")}
-    for d in (5,) if run.quick else (5, 10):
-        for epsilon in (0.5, 1.0):
-            for name in LINEAR:
-                if name in ("shift", "scale"):
-                    continue
-                ours: dict[str, list[tuple[float, float]]] = {method: [] for method in ESTIMATORS}
-                theirs: dict[peers.Setting, list[tuple[float, float]]] = {}
-                for seed in run.seed_range():
-                    task = designs.linear_task(name, n, d, seed)
-                    for method in ESTIMATORS:
-                        ours[method].append(
-                            task.risks(fitted(method, task.X, task.y, epsilon, seed).predict(task.fresh))
-                        )
-                    for setting, predict in peers.descents(task.X, task.y, epsilon, seed, peers.WHITENED, whiten=True):
-                        theirs.setdefault(setting, []).append(task.risks(predict(task.fresh)))
-                row = [f"{LINEAR[name][2]}", str(d), f"{epsilon:g}"]
-                for which, kind in enumerate(ratios):
-                    best = min(theirs.values(), key=lambda r: float(np.median([x[which] for x in r])))
-                    base = float(np.median([x[which] for x in best]))
-                    row.append(both([x[which] for x in best]))
-                    for method in ESTIMATORS:
-                        found = float(np.median([x[which] for x in ours[method]]))
-                        ratios[kind].append((found / base, name, method))
-                        row.append(f"{number(found)} ({found / base:.2f} x)")
-                rows.append(row)
+    for (name, _, d, epsilon, _), (ours, theirs) in zip(cells, run.each(oracle_cell, cells), strict=True):
+        row = [f"{LINEAR[name][2]}", str(d), f"{epsilon:g}"]
+        for which, kind in enumerate(ratios):
+            best = min(theirs.values(), key=lambda r: float(np.median([x[which] for x in r])))
+            base = float(np.median([x[which] for x in best]))
+            row.append(both([x[which] for x in best]))
+            for method in ESTIMATORS:
+                found = float(np.median([x[which] for x in ours[method]]))
+                ratios[kind].append((found / base, name, method))
+                row.append(f"{number(found)} ({found / base:.2f} x)")
+        rows.append(row)
     heads = [f"{kind}: {m}" for kind in ratios for m in ("DP-GD", "Ridge", "Huber")]
     note = "Target: at most 1.5 x. "
     for kind, found in ratios.items():
@@ -206,7 +226,8 @@ def oracle(run: Run) -> None:
         note += f"({LINEAR[worst[1]][2]}, {worst[2]}). "
     note += "Shifted and scaled columns are left out: with an oracle's whitening DP-GD does not see them."
     title = (
-        f"n = {n}: whitened DP-GD with the best of {len(peers.WHITENED)} settings (median / 90 %), ours and its ratio"
+        f"n = {n}, {len(seeds)} seeds: whitened DP-GD with the best of {len(peers.WHITENED)} settings (median / 90 %), "
+        "ours and its ratio"
     )
     run.table(title, ["design", "d", "ε", *heads], rows, note)
 
@@ -577,6 +598,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--tables", type=int, default=1000, help="random tables of the safety section")
     parser.add_argument("--worst", type=int, default=20, help="seeds for the worst case of the tables section")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the oracle section")
     parser.add_argument("--quick", action="store_true", help="at most two seeds and few rows: does it run?")
     parser.add_argument("--data", default=os.environ.get("TAILGUARD_DATA"), help="folder with the real tables")
     parser.add_argument("--output", type=Path, default=Path("build/accuracy.md"), help="Markdown file")
@@ -585,7 +607,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in chosen:
         if name not in SECTIONS:
             parser.error(f"--only {name}: choose from {', '.join(SECTIONS)}")
-    run = Run(given.seeds, tables=given.tables, worst=given.worst, data=given.data)
+    run = Run(given.seeds, tables=given.tables, worst=given.worst, data=given.data, workers=given.workers)
     if given.quick:
         run.seeds, run.rows, run.tables, run.worst, run.quick = min(run.seeds, 2), 4000, 10, 2, True
     warnings.filterwarnings("ignore", module="sklearn")
