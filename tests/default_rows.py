@@ -51,6 +51,7 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
     every, some = tuple(range(d)), tuple(range(1, d))
     other = plain.line(rng.normal(size=d))
     ending = replace(plain, columns=replace(plain.columns, ends=np.where(np.arange(d) == 1, np.inf, 1.0)))
+    outside = replace(ending, columns=replace(ending.columns, mean=ending.columns.lower - 0.5))
     return {
         "moments": (r.ColumnMoments("features", every, (0.2,) * d, (2.0,) * d), math.sqrt(d)),
         "moments of some": (r.ColumnMoments("features", some, (0.0,) * len(some), (4.0,) * len(some)), math.sqrt(d)),
@@ -66,7 +67,8 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
         "widening": (r.Widening(plain, theta, TARGET, 1.4), 1.5 * 0.7),
         "square": (r.Square(line, TARGET, 3.0), 4.5),
         "uneven": (r.Uneven(line, TARGET, 1.3, 0.8), r.Uneven.length),
-        "beyond": (r.Beyond(ending.fitted(theta), TARGET, 0.1), 1.0),
+        "beyond": (r.Beyond(ending.fitted(theta), TARGET, 2.5), 2.5),
+        "beyond, mean outside": (r.Beyond(outside.fitted(theta), TARGET, 2.5), 2.5),
         "instrument": (r.Instrument(plain.line(theta[1:]), 0.8), math.sqrt(5.0)),
         "product": (r.Product(line, TARGET, other, 0.8, STRETCHED, 0.3), STRETCHED.bound),
         "product with itself": (r.Product(line, TARGET, plain.line(theta[1:]), 0.8, STRETCHED, 0.3), STRETCHED.bound),

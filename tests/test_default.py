@@ -131,10 +131,10 @@ def test_no_row_can_be_far_from_the_others_in_a_prediction(name):
 def test_with_little_budget_it_is_no_worse_than_a_constant(name, n, epsilon):
     """At the 90 % quantile over seeds: excess loss over the best constant below .05; the variance of y is 1.
 
-    With 300 rows one fit in sixteen is beyond it: often three of twenty, hardly ever eleven of a hundred.
+    With 300 rows one fit in fifteen is beyond it: often three of twenty, now and then eleven of a hundred.
     """
     losses = []
-    for seed in range(100 if n == 300 else 20):
+    for seed in range(400 if n == 300 else 20):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(n, 1))
         y = X[:, 0] * np.sqrt(0.5) + np.sqrt(0.5) * rng.normal(size=n)
@@ -287,7 +287,7 @@ def test_the_order_of_the_rows_changes_nothing(name):
 TURNED = [
     ("ridge", {"SURELY": -1.0}),
     ("ridge", {"SURELY": np.inf, "CLEARLY": -np.inf, "MATERIAL": 0.0}),
-    ("ridge", {"FAILING": np.inf}),
+    ("ridge", {"FAILING": {"narrow": (0.3, np.inf), "wide": (100.0, np.inf)}}),
 ]
 
 

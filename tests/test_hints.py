@@ -373,3 +373,17 @@ def test_a_schema_declares_ranges(tmp_path):
         )
         with pytest.raises(ValueError, match=words):
             TableSchema.read(tmp_path / "wrong.toml")
+
+
+@pytest.mark.parametrize("name", ["PrivateRidge", "PrivateHuberRegressor"])
+@pytest.mark.parametrize(("rows", "epsilon"), [(20_000, 5.0), (1000, 3.0)], ids=["narrowed", "pooled"])
+def test_a_line_through_the_origin_takes_ranges_away_from_it(name, rows, epsilon):
+    """What is not centred keeps its mean of 0: a coefficient is that of the column, not of its distance from a range."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(5.0, 10.0, (rows, 1))
+    y = 2.0 * X[:, 0] + 0.1 * rng.normal(size=rows)
+    hints = tg.Hints(ranges=[(5.0, 10.0)], target_range=(10.0, 20.0))
+    model = getattr(tg, name)(epsilon, fit_intercept=False, hints=hints, random_state=0).fit(X, y)
+    assert model.coef_[0] == pytest.approx(2.0, abs=0.1)
+    # A missing value counts as in the fit, where it adds nothing to the line; the target's range is its limit.
+    np.testing.assert_allclose(model.predict([[np.nan]]), [10.0])

@@ -95,6 +95,12 @@ class Columns:
         """Upper truncation points."""
         return self.centre + self.reach
 
+    @property
+    def ended(self) -> bool:
+        """Whether any column is truncated beyond where most of its rows end."""
+        near = self.near()
+        return bool(np.any((near.lower > self.lower) | (near.upper < self.upper)))
+
     def near(self, times: float = 1.0) -> Columns:
         """The same columns, truncated where most rows end, or some times as far out."""
         if self.ends is None:

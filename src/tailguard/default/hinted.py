@@ -51,25 +51,26 @@ REACH = 8.0  # roots of the second moment, or bounds of the histogram, at which 
 _RANGE, _FEW, _MOMENT = -1, -2, -3  # kinds of columns beside numbers of groups
 
 
-def narrowed(columns: Columns, known: Known | None) -> Columns:
-    """What was found, within what is known; post-processing."""
+def narrowed(columns: Columns, known: Known | None, centred: bool = True) -> Columns:
+    """What was found, within what is known; post-processing. Columns that are not centred keep their mean, 0."""
     if known is None:
         return columns
     scale = np.minimum(columns.scale, known.root)
     rare = known.few if columns.rare is None else known.few | columns.rare
-    return _truncated(replace(columns, scale=scale, rare=rare), known.lower, known.upper)
+    return _truncated(replace(columns, scale=scale, rare=rare), known.lower, known.upper, centred)
 
 
-def narrowed_target(column: Columns, known: Known | None) -> Columns:
+def narrowed_target(column: Columns, known: Known | None, centred: bool = True) -> Columns:
     """The same for the target; one that was not seen is taken to fill its range as a normal variable would."""
     if known is None or known.target_range is None:
         return column
     low, high = known.target_range
     if not column.seen[0]:
-        return _guess(np.array([low]), np.array([high]))
+        guess = _guess(np.array([low]), np.array([high]))
+        return guess if centred else replace(guess, mean=np.zeros(1))
     if column.upper[0] <= low or column.lower[0] >= high:  # the targets were seen elsewhere: the range is a mistake
         return column
-    return _truncated(column, np.array([low]), np.array([high]))
+    return _truncated(column, np.array([low]), np.array([high]), centred)
 
 
 def locate_known(queries: Queries, known: Known, centred: bool, broader: float = 1.0) -> Columns:
@@ -85,8 +86,8 @@ def locate_known(queries: Queries, known: Known, centred: bool, broader: float =
     for which, part in parts:
         for name in ("centre", "reach", "mean", "scale", "seen"):
             getattr(columns, name)[which] = getattr(part, name)
-    columns = _truncated(columns, known.lower, known.upper)
-    return columns if centred else replace(columns, mean=np.zeros(d))
+    columns = columns if centred else replace(columns, mean=np.zeros(d))
+    return _truncated(columns, known.lower, known.upper, centred)
 
 
 # ---------------------------------------------------------------- one kind of hint each
@@ -151,10 +152,10 @@ def _guess(low: Array, high: Array) -> Columns:
     return Columns(middle, half, middle, half / 3.0, np.ones(len(low), bool))
 
 
-def _truncated(columns: Columns, low: Array, high: Array) -> Columns:
+def _truncated(columns: Columns, low: Array, high: Array, centred: bool) -> Columns:
     """Columns truncated to ranges, too."""
     lower, upper = np.clip(columns.lower, low, high), np.clip(columns.upper, low, high)
-    mean = np.clip(columns.mean, lower, upper)
+    mean = np.clip(columns.mean, lower, upper) if centred else columns.mean
     return replace(columns, centre=(lower + upper) / 2.0, reach=(upper - lower) / 2.0, mean=mean)
 
 

@@ -14,7 +14,7 @@ residual r:
    line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, they are narrow, and
    it is asked in which direction, if in any, residuals widen: with skewed noise that is where the two targets differ.
    A line that was fitted to most rows need not hold for the few whose features are far out (codes such as 99, sales
-   of the largest town). So it is asked whether their targets follow it, and if they do not, features are truncated
+   of the largest town). So it is asked what they gain by it, in squared error, and if they lose, features are truncated
    where most rows end.
 D. The fitted line is recalibrated, for the mean along one direction, if there is one: its own, or that in which
    residuals widen. Then its level. Both are means of residuals whose clip is extrapolated along the tail between two
@@ -29,7 +29,7 @@ steps, score       w a c(r), c at most its bound b                      2 R b   
 uneven, mean only  (a u, a, u/2), a = min(abs(r)/c, 1) - 1/2            sqrt(3)                     .01
 widening, mean     w a (min(abs(r), c) - c/2)                           R c                         .04
 variances          min(r^2, c^2)                                        c^2                         .01
-beyond             clip(2 (y - e)/(eta - e) - 1, 1), e: features cut    2                           .004 to .04
+beyond             clip((y - e)^2 - (y - eta)^2, b), e: features cut    2 b                         .004 to .04
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
 tilt               c(r) clip(u - centre, 1)                             2 b                         .10
@@ -95,10 +95,12 @@ SURELY = 3.0  # standard deviations from which they are
 WIDENED = 2.0  # narrow clips up to which sizes of residuals are compared,
 CLEARLY = 2.5  # standard deviations of noise alone beyond which the square of their vector is more than noise,
 MATERIAL = 0.03  # and by how much of that reach sizes must vary over the rows: less is not worth a tilt
-DIFFERENT = 0.2  # of the spread of residuals, by which a row's features beyond their ends must move its line to count
-# Standard deviations below which such rows fail to follow the line, and above which they follow it, by n mu: with less,
-# what cannot be seen may do more harm; with more, rows that follow would show. Between the two, so many ends out.
-FAILING, FOLLOWING, DOUBTFUL = -1.0, ((1000.0, 2000.0, 4000.0), (0.0, -0.5, 1.0)), 2.0
+# What rows far out gain by the line is clipped at so many variances of residuals, and taken for a loss from so many
+# standard deviations down: after narrow steps, and after wide ones, where few rows make up for the loss of many.
+FAILING = {"narrow": (0.3, -1.0), "wide": (100.0, -2.0)}
+# Standard deviations from which it is a gain after narrow steps, by n mu: with less, what cannot be seen may do more
+# harm; with more, a gain would show. Where it is neither, features are truncated so many ends out.
+HOLDING, DOUBTFUL = ((1000.0, 2000.0, 4000.0), (0.0, -0.5, 1.0)), 2.0
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
@@ -166,7 +168,7 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
         columns, y_shares = Columns.unknown(d), (0.3, 0.1)
     beside = () if raw is None else (raw.gram_sum(queries),)
     found = locate_target(queries, y_shares, intercept, beside, again=with_slopes)
-    y_column = narrowed_target(found, known)
+    y_column = narrowed_target(found, known, intercept)
     if not y_column.seen[0] or not (with_slopes or intercept):
         note = "zero: no scale of the target in sight at this epsilon" if with_slopes or intercept else LEVEL_ONLY
         return Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=note)
@@ -222,7 +224,7 @@ class LinearFit:
         queries.together(design.gram_sum(queries), first)
         self.curvature = curvature(queries, design)
         # Of the level's share the tail takes .25, and the level what is left: at least .40.
-        self.beyond_share = queries.share_for(2.0, *F_BEYOND)
+        self.beyond_share = queries.share_for(2.0, *F_BEYOND) if design.columns.ended else 0.0
         left = queries.account.left - F_CLIP - F_VARIANCE - self.beyond_share - 0.65 * self.level_share
         left -= F_UNEVEN + F_INSTRUMENT + F_TILT if self.target == "mean" else F_FAR
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
@@ -395,14 +397,17 @@ class LinearFit:
         self.wide_clip = quantile(self.queries, "clip", residual, 1.0 - self.tail, GRID, 0.09 * left)[0]
 
     def truncate(self) -> Columns:
-        """Truncate features where most rows end, unless rows beyond follow the line; returns the columns."""
+        """Truncate features where most rows end, unless the line is better beyond; returns the columns."""
         design, queries = self.design, self.queries
         assert design is not None
-        rows = Beyond(self._line(), self.standard, DIFFERENT * self.felt)
-        (follow,), sd = queries.mean("beyond", rows, 1, 1.0, self.beyond_share)
-        if follow < FAILING * sd:
+        if not self.beyond_share:
+            return design.columns
+        most, failing = FAILING["wide" if self.own else "narrow"]
+        rows = Beyond(self._line(), self.standard, most * self.felt**2)
+        (gain,), sd = queries.mean("beyond", rows, 1, rows.most, self.beyond_share)
+        if gain < failing * sd:
             design = replace(design, columns=design.columns.near())
-        elif follow < float(np.interp(queries.n * queries.mu, *FOLLOWING)) * sd:
+        elif not self.own and gain < float(np.interp(queries.n * queries.mu, *HOLDING)) * sd:
             design = replace(design, columns=design.columns.near(DOUBTFUL))
         self.design = design
         return design.columns

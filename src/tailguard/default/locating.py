@@ -46,7 +46,7 @@ def locate_features(
     found = locate(
         queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves, spread=spread, again=LOST
     )
-    return narrowed(found, known)
+    return narrowed(found, known, centred)
 
 
 def column_shares(queries: Queries, count: int) -> tuple[float, float]:

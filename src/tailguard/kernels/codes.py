@@ -21,7 +21,7 @@ SQUARED_LINE = 4  # u, u^2 - 1/2
 BOUNDED_PRODUCTS = 5  # s, s u with the logistic score s of level + multiplier eta
 FITTED_MEANS = 6  # min(t, b) - b/2, min(exp(eta), b) - b/2
 UNEVEN = 7  # a u, a, u/2 with a = min(abs(t - eta), c)/c - 1/2 and u of eta less its constant
-BEYOND = 8  # clip(2 (t - e)/(eta - e) - 1, 1) where eta is clearly not e, the line with its features cut to ends
+BEYOND = 8  # clip((t - e)^2 - (t - eta)^2, most), e the line with its features cut to ends
 
 # Exponents of floats as `default_sums.column_counts` finds them: the bits, shifted, with 64 more for subnormal numbers.
 SUBNORMAL = 64

@@ -318,11 +318,8 @@ def along_line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.conste
                 furthest = tl.load(m + 1 + D + j, mask=j < D, other=0.0)[None, :]
                 z = tl.where(z < least, least, z)
                 z = tl.where(z > furthest, furthest, z)
-                near = constant + tl.sum(z * slopes, 1)
-                extra = eta - near
-                far = tl.abs(extra) > tl.load(m)
-                v = _number(2.0 * (t - near) / tl.where(far, extra, 1.0) - 1.0)
-                v = tl.where(far, _clip(v, 1.0), 0.0)
+                near = t - (constant + tl.sum(z * slopes, 1))
+                v = _clip(_number(near * near - (t - eta) * (t - eta)), tl.load(m))
             else:
                 cap = tl.load(m)
                 w = tl.minimum(tl.exp(tl.minimum(tl.maximum(eta, -20.0), largest)), cap)

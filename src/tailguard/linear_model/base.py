@@ -178,7 +178,7 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
 
     def _predictor_of(self, rows: NDArray[Any]) -> Array:
         """Linear predictor of a block of rows; a missing value counts as in the fit."""
-        rows = np.clip(np.where(np.isnan(rows), self._missing, rows), self.lower_, self.upper_)
+        rows = np.where(np.isnan(rows), self._missing, np.clip(rows, self.lower_, self.upper_))
         with np.errstate(over="ignore", invalid="ignore"):
             z = np.nan_to_num(_products(rows, self.coef_) + self.intercept_)
         return np.asarray(np.clip(z, self._floor, self._ceiling))

@@ -23,7 +23,7 @@ object              one row                                norm at most       as
 `Instrument`        (u, u clip(eta, 4)/2)                  sqrt(5)            tilt: linear
 `Product`           c(r) (u - centre), u of another line   bound              tilt: linear
 `Level`             c(r)                                   bound              level: linear
-`Beyond`            clip(2 (y - e)/(eta - e) - 1, 1)       1                  truncation: linear
+`Beyond`            clip((y - e)^2 - (y - eta)^2, most)    most               truncation: linear
 `SquaredLine`       (u, u^2 - 1/2)                         sqrt(5/4)          recalibration: logistic
 `BoundedProducts`   (s, s u)                               sqrt(2)            recalibration: logistic
 `FittedMeans`       (min(y, b), min(exp(z), b)) - b/2      b/sqrt(2)          level: Poisson

@@ -258,14 +258,11 @@ class Level(_OfLine):
 
 @dataclass(frozen=True, eq=False)
 class Beyond(_OfLine):
-    """Whether the target follows the line where features are beyond their ends, by more than ``least``.
-
-    1 where it is on the line, -1 where it stays on the line with features cut to their ends, in proportion between.
-    """
+    """What a row gains, in squared error, by features beyond their ends; at most ``most``, and as much it loses."""
 
     line: Fitted
     target: Target
-    least: float
+    most: float
 
     @property
     def width(self) -> int:
@@ -273,19 +270,17 @@ class Beyond(_OfLine):
         return 1
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
-        """One number for each of a block of rows."""
-        near = replace(self.line, columns=self._columns.near())(X)
-        extra = self.line(X) - near
-        far = np.abs(extra) > self.least
-        follows = np.nan_to_num(2.0 * (self.target(y) - near) / np.where(far, extra, 1.0) - 1.0, nan=0.0)
-        return np.where(far, np.clip(follows, -1.0, 1.0), 0.0)[:, None]
+        """Gains of a block of rows."""
+        t = self.target(y)
+        gain = (t - replace(self.line, columns=self._columns.near())(X)) ** 2 - (t - self.line(X)) ** 2
+        return np.clip(np.nan_to_num(gain, nan=0.0), -self.most, self.most)[:, None]
 
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
-        """For the kernel: ends in standardised features, less the shift."""
-        columns, near = self._columns, self._columns.near()
-        ends = [(end - columns.mean) / columns.scale - self.line.shift for end in (near.lower, near.upper)]
-        return codes.BEYOND, (self.least, *ends[0], *ends[1])
+        """For the kernel: ends in standardised features, less the shift; a missing feature, the mean, is within."""
+        columns, near, shift = self._columns, self._columns.near(), self.line.shift
+        low, high = (np.asarray((end - columns.mean) / columns.scale) for end in (near.lower, near.upper))
+        return codes.BEYOND, (self.most, *(np.minimum(low, 0.0) - shift), *(np.maximum(high, 0.0) - shift))
 
     @property
     def _columns(self) -> Columns:

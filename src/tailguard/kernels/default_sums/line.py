@@ -109,9 +109,8 @@ def line_vectors(
             _cut(z, q[1 : 1 + len(slopes)], q[1 + len(slopes) :])
             combine(z, slopes, constant, other)
             for i in range(TILE):
-                extra = eta[i] - other[i]
-                follows = number(2.0 * (t[i] - other[i]) / extra - 1.0) if abs(extra) > q[0] else 0.0
-                v[0, i] = clip(follows, 1.0)
+                near, far = t[i] - other[i], t[i] - eta[i]
+                v[0, i] = clip(number(near * near - far * far), q[0])
         else:
             for i in range(TILE):
                 fitted = min(math.exp(max(-20.0, min(largest, eta[i]))), q[0])
