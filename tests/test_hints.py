@@ -378,7 +378,7 @@ def test_a_schema_declares_ranges(tmp_path):
 @pytest.mark.parametrize("name", ["PrivateRidge", "PrivateHuberRegressor"])
 @pytest.mark.parametrize(("rows", "epsilon"), [(20_000, 5.0), (1000, 3.0)], ids=["narrowed", "pooled"])
 def test_a_line_through_the_origin_takes_ranges_away_from_it(name, rows, epsilon):
-    """What is not centred keeps its mean of 0: a coefficient is that of the column, not of its distance from a range."""
+    """What is not centred keeps its mean of 0: a coefficient is of the column, not of its distance from a range."""
     rng = np.random.default_rng(0)
     X = rng.uniform(5.0, 10.0, (rows, 1))
     y = 2.0 * X[:, 0] + 0.1 * rng.normal(size=rows)

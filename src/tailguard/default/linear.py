@@ -95,12 +95,19 @@ SURELY = 3.0  # standard deviations from which they are
 WIDENED = 2.0  # narrow clips up to which sizes of residuals are compared,
 CLEARLY = 2.5  # standard deviations of noise alone beyond which the square of their vector is more than noise,
 MATERIAL = 0.03  # and by how much of that reach sizes must vary over the rows: less is not worth a tilt
-# What rows far out gain by the line is clipped at so many variances of residuals, and taken for a loss from so many
-# standard deviations down: after narrow steps, and after wide ones, where few rows make up for the loss of many.
-FAILING = {"narrow": (0.3, -1.0), "wide": (100.0, -2.0)}
-# Standard deviations from which it is a gain after narrow steps, by n mu: with less, what cannot be seen may do more
-# harm; with more, a gain would show. Where it is neither, features are truncated so many ends out.
-HOLDING, DOUBTFUL = ((1000.0, 2000.0, 4000.0), (0.0, -0.5, 1.0)), 2.0
+# What rows far out gain by the line is clipped at so many variances of residuals: after narrow steps, and after wide
+# ones, where few rows make up for what many lose.
+CLIPPED_GAIN = {"narrow": 0.3, "wide": 100.0}
+# Features are truncated so many ends out if the gain is less than so many standard deviations, by n mu: with little,
+# what cannot be seen may do the more harm; with much, a gain would show.
+TRUNCATED = {
+    "narrow": (
+        (1.0, (1.0,), (-1.0,)),
+        (2.0, (1000.0, 2000.0, 4000.0), (0.0, -0.5, 1.0)),
+        (8.0, (1000.0, 1200.0), (1.5, -1.0)),
+    ),
+    "wide": ((1.0, (1.0,), (-2.0,)),),
+}
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
@@ -402,13 +409,13 @@ class LinearFit:
         assert design is not None
         if not self.beyond_share:
             return design.columns
-        most, failing = FAILING["wide" if self.own else "narrow"]
-        rows = Beyond(self._line(), self.standard, most * self.felt**2)
+        kind = "wide" if self.own else "narrow"
+        rows = Beyond(self._line(), self.standard, CLIPPED_GAIN[kind] * self.felt**2)
         (gain,), sd = queries.mean("beyond", rows, 1, rows.most, self.beyond_share)
-        if gain < failing * sd:
-            design = replace(design, columns=design.columns.near())
-        elif not self.own and gain < float(np.interp(queries.n * queries.mu, *HOLDING)) * sd:
-            design = replace(design, columns=design.columns.near(DOUBTFUL))
+        for times, at, levels in TRUNCATED[kind]:
+            if gain < float(np.interp(queries.n * queries.mu, at, levels)) * sd:
+                design = replace(design, columns=design.columns.near(times))
+                break
         self.design = design
         return design.columns
 
