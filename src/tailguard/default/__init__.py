@@ -1,8 +1,8 @@
 r"""The default: private regression that asks for nothing but epsilon.
 
 Stages, each a file: **A** `columns` (truncation, centre and scale of every column; what is spent on it: `locating`),
-**B** `whitening` (correlations and curvature), **C** steps and **D** recalibration in `linear`, `logistic`,
-`multinomial` and `poisson`.
+**B** `whitening` (correlations and curvature), **C** steps and **D** recalibration in `linear` (and how far out its
+line is believed: `extent`), `logistic`, `multinomial` and `poisson`.
 Every look at the data is a query of one `tailguard.means.queries.Queries` object, paid from one account;
 docs/default.md proves the sensitivities line by line.
 

@@ -13,9 +13,7 @@ residual r:
    have the same slopes. So it is asked, after the first wide steps, whether residuals are larger (or smaller) where the
    line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, they are narrow, and
    it is asked in which direction, if in any, residuals widen: with skewed noise that is where the two targets differ.
-   A line that was fitted to most rows need not hold for the few whose features are far out (codes such as 99, sales
-   of the largest town). So it is asked what they gain by it, in squared error, and if they lose, features are truncated
-   where most rows end.
+   Then it is asked whether the line holds for the few rows whose features are far out (`extent`).
 D. The fitted line is recalibrated, for the mean along one direction, if there is one: its own, or that in which
    residuals widen. Then its level. Both are means of residuals whose clip is extrapolated along the tail between two
    released quantiles, and stretched. The intercept is that of the mean in either target; where the narrow fit has one
@@ -29,7 +27,7 @@ steps, score       w a c(r), c at most its bound b                      2 R b   
 uneven, mean only  (a u, a, u/2), a = min(abs(r)/c, 1) - 1/2            sqrt(3)                     .01
 widening, mean     w a (min(abs(r), c) - c/2)                           R c                         .04
 variances          min(r^2, c^2)                                        c^2                         .01
-beyond             clip((y - e)^2 - (y - eta)^2, b), e: features cut    2 b                         .004 to .04
+beyond             see `extent`                                         2 b                         .004 to .04
 tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
 tilt               c(r) clip(u - centre, 1)                             2 b                         .10
@@ -46,19 +44,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard.default import extent
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
 from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
 from tailguard.default.rows import (
-    Beyond,
     Clip,
     Fitted,
     Instrument,
@@ -80,7 +78,6 @@ Array = NDArray[np.float64]
 
 F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_LEVEL = 0.03, 0.005, 0.01, 0.01, 0.10
 F_WIDENING, F_INSTRUMENT, F_TILT = 0.04, 0.01, 0.10
-F_BEYOND = (0.0015, 0.04)  # noise worth paying for, and the most to pay
 # Shares of three phases of steps. For the mean the first are wide and the others what the data call for, for the bulk
 # all are narrow.
 PHASES = {"mean": (0.15, 0.30, 0.55), "bulk": (0.12, 0.33, 0.55)}
@@ -95,19 +92,6 @@ SURELY = 3.0  # standard deviations from which they are
 WIDENED = 2.0  # narrow clips up to which sizes of residuals are compared,
 CLEARLY = 2.5  # standard deviations of noise alone beyond which the square of their vector is more than noise,
 MATERIAL = 0.03  # and by how much of that reach sizes must vary over the rows: less is not worth a tilt
-# What rows far out gain by the line is clipped at so many variances of residuals: after narrow steps, and after wide
-# ones, where few rows make up for what many lose.
-CLIPPED_GAIN = {"narrow": 0.3, "wide": 100.0}
-# Features are truncated so many ends out if the gain is less than so many standard deviations, by n mu: with little,
-# what cannot be seen may do the more harm; with much, a gain would show.
-TRUNCATED = {
-    "narrow": (
-        (1.0, (1.0,), (-1.0,)),
-        (2.0, (1000.0, 2000.0, 4000.0), (0.0, -0.5, 1.0)),
-        (8.0, (1000.0, 1200.0), (1.5, -1.0)),
-    ),
-    "wide": ((1.0, (1.0,), (-2.0,)),),
-}
 STRETCHED, BEFORE = 0.1, 1.0  # largest such fraction that is a tail; where its part begins, in octaves before the clip
 LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
@@ -231,7 +215,7 @@ class LinearFit:
         queries.together(design.gram_sum(queries), first)
         self.curvature = curvature(queries, design)
         # Of the level's share the tail takes .25, and the level what is left: at least .40.
-        self.beyond_share = queries.share_for(2.0, *F_BEYOND) if design.columns.ended else 0.0
+        self.beyond_share = extent.share(queries, design.columns)
         left = queries.account.left - F_CLIP - F_VARIANCE - self.beyond_share - 0.65 * self.level_share
         left -= F_UNEVEN + F_INSTRUMENT + F_TILT if self.target == "mean" else F_FAR
         signal = 2.0 * design.radius * math.sqrt(p) / (n * math.sqrt(left) * queries.mu)
@@ -314,7 +298,7 @@ class LinearFit:
         """Shrink slopes by their noise: that of the steps, and that of sampling residuals of a variance."""
         design, inverse = self.design, self.curvature.inverse
         assert design is not None
-        self.felt = math.sqrt(residual)
+        self.felt = residual
         self.noise = slope_noise(design.whitening, private * inverse @ inverse)
         self.slopes = shrink(slopes, self._covariance(INFLATION * private, residual), design.covariance)
 
@@ -405,19 +389,10 @@ class LinearFit:
 
     def truncate(self) -> Columns:
         """Truncate features where most rows end, unless the line is better beyond; returns the columns."""
-        design, queries = self.design, self.queries
-        assert design is not None
-        if not self.beyond_share:
-            return design.columns
-        kind = "wide" if self.own else "narrow"
-        rows = Beyond(self._line(), self.standard, CLIPPED_GAIN[kind] * self.felt**2)
-        (gain,), sd = queries.mean("beyond", rows, 1, rows.most, self.beyond_share)
-        for times, at, levels in TRUNCATED[kind]:
-            if gain < float(np.interp(queries.n * queries.mu, at, levels)) * sd:
-                design = replace(design, columns=design.columns.near(times))
-                break
-        self.design = design
-        return design.columns
+        assert self.design is not None
+        known, steps = (self._line(), self.standard, self.felt), "wide" if self.own else "narrow"
+        self.design = extent.believed(self.queries, self.design, *known, steps, self.beyond_share)
+        return self.design.columns
 
     # ---------------------------------------------------------------- D
 
