@@ -375,15 +375,46 @@ def test_a_schema_declares_ranges(tmp_path):
             TableSchema.read(tmp_path / "wrong.toml")
 
 
+ORIGIN = {
+    "ranges": {"ranges": [(5.0, 10.0)]},
+    "both ranges": {"ranges": [(5.0, 10.0)], "target_range": (10.0, 20.0)},
+    "moment": {"moment": 100.0, "target_range": (10.0, 20.0)},
+    "exchangeable": {"exchangeable": True, "target_range": (10.0, 20.0)},
+}
+
+
 @pytest.mark.parametrize("name", ["PrivateRidge", "PrivateHuberRegressor"])
-@pytest.mark.parametrize(("rows", "epsilon"), [(20_000, 5.0), (1000, 3.0)], ids=["narrowed", "pooled"])
-def test_a_line_through_the_origin_takes_ranges_away_from_it(name, rows, epsilon):
+@pytest.mark.parametrize("said", ORIGIN)
+@pytest.mark.parametrize(("rows", "mu"), [(20_000, 1.0), (4000, 0.022)], ids=["narrowed", "small"])
+def test_a_line_through_the_origin_takes_ranges_away_from_it(name, said, rows, mu):
     """What is not centred keeps its mean of 0: a coefficient is of the column, not of its distance from a range."""
+    found = []
+    for seed in range(5):  # with so little budget one fit of exchangeable columns in forty has no slope
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(5.0, 10.0, (rows, 1))
+        y = 2.0 * X[:, 0] + 0.1 * rng.normal(size=rows)
+        hints = tg.Hints(**ORIGIN[said])
+        model = getattr(tg, name)(tg.Budget(mu=mu), fit_intercept=False, hints=hints, random_state=seed).fit(X, y)
+        found.append(model.coef_[0])
+    assert np.median(found) == pytest.approx(2.0, abs=0.2)
+
+
+def test_a_missing_value_counts_in_predictions_as_in_the_fit():
+    """Through the origin it adds nothing, also where the range of its column begins elsewhere."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(5.0, 10.0, (rows, 1))
-    y = 2.0 * X[:, 0] + 0.1 * rng.normal(size=rows)
-    hints = tg.Hints(ranges=[(5.0, 10.0)], target_range=(10.0, 20.0))
-    model = getattr(tg, name)(epsilon, fit_intercept=False, hints=hints, random_state=0).fit(X, y)
-    assert model.coef_[0] == pytest.approx(2.0, abs=0.1)
-    # A missing value counts as in the fit, where it adds nothing to the line; the target's range is its limit.
-    np.testing.assert_allclose(model.predict([[np.nan]]), [10.0])
+    X = rng.uniform(5.0, 10.0, (20_000, 2))
+    hints = tg.Hints(ranges=[(5.0, 10.0), (5.0, 10.0)])
+    model = tg.PrivateRidge(5.0, fit_intercept=False, hints=hints, random_state=0).fit(X, X @ [2.0, 1.0])
+    np.testing.assert_allclose(model.predict([[np.nan, np.nan], [np.nan, 7.0]]), [0.0, 7.0], atol=0.2)
+
+
+def test_a_range_that_is_nowhere_near_a_column_is_a_mistake():
+    """Through the origin it would make a large constant of the column, beside which no other counts."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack([rng.standard_t(2, 4000), rng.normal(size=4000)])
+        hints = tg.Hints(ranges={0: (1e3, 2e3)})
+        model = tg.PrivateRidge(tg.Budget(mu=0.5), fit_intercept=False, hints=hints, random_state=seed)
+        model.fit(X, X.sum(axis=1) + rng.normal(size=4000))
+        assert np.all(model.lower_ <= model.upper_)
+        assert model.coef_[1] == pytest.approx(1.0, abs=0.3)

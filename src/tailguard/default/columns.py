@@ -105,8 +105,10 @@ class Columns:
         """The same columns, truncated where most rows end, or some times as far out."""
         if self.ends is None:
             return self
-        lower = np.maximum(self.lower, self.mean - times * self.ends * self.scale)
-        upper = np.minimum(self.upper, self.mean + times * self.ends * self.scale)
+        # One that is not centred, and lies elsewhere than at 0, has no end about it.
+        inside = (self.lower <= self.mean) & (self.mean <= self.upper)
+        reach = np.where(inside, times * self.ends * self.scale, np.inf)
+        lower, upper = np.maximum(self.lower, self.mean - reach), np.minimum(self.upper, self.mean + reach)
         return replace(self, centre=(lower + upper) / 2.0, reach=(upper - lower) / 2.0)
 
     def standardise(self, X: NDArray[Any]) -> Array:

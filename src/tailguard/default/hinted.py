@@ -46,6 +46,7 @@ F_FEW = 0.02
 LOOKS = (1.0, 0.7)  # shares of a first and of a second look, of the above
 FLOOR = 7.0  # times the noise of the mean, the least variance of a column of few values, over half its range squared
 SMALL = 0.03  # noise-to-signal ratio of a gradient from which columns are pooled
+NEARBY = 4.0  # scales from the mean, within which a range must begin or end
 FAR = 0.6  # a mean so many scales from where one looked is looked at again
 REACH = 8.0  # roots of the second moment, or bounds of the histogram, at which a column is truncated
 _RANGE, _FEW, _MOMENT = -1, -2, -3  # kinds of columns beside numbers of groups
@@ -57,7 +58,12 @@ def narrowed(columns: Columns, known: Known | None, centred: bool = True) -> Col
         return columns
     scale = np.minimum(columns.scale, known.root)
     rare = known.few if columns.rare is None else known.few | columns.rare
-    return _truncated(replace(columns, scale=scale, rare=rare), known.lower, known.upper, centred)
+    # A range that is nowhere near what was seen is a mistake.
+    mistaken = columns.seen & (
+        (columns.mean + NEARBY * columns.scale < known.lower) | (columns.mean - NEARBY * columns.scale > known.upper)
+    )
+    low, high = np.where(mistaken, -np.inf, known.lower), np.where(mistaken, np.inf, known.upper)
+    return _truncated(replace(columns, scale=scale, rare=rare), low, high, centred)
 
 
 def narrowed_target(column: Columns, known: Known | None, centred: bool = True) -> Columns:
@@ -67,7 +73,7 @@ def narrowed_target(column: Columns, known: Known | None, centred: bool = True) 
     low, high = known.target_range
     if not column.seen[0]:
         guess = _guess(np.array([low]), np.array([high]))
-        return guess if centred else replace(guess, mean=np.zeros(1))
+        return guess if centred else _from_the_origin(guess)
     if column.upper[0] <= low or column.lower[0] >= high:  # the targets were seen elsewhere: the range is a mistake
         return column
     return _truncated(column, np.array([low]), np.array([high]), centred)
@@ -86,7 +92,10 @@ def locate_known(queries: Queries, known: Known, centred: bool, broader: float =
     for which, part in parts:
         for name in ("centre", "reach", "mean", "scale", "seen"):
             getattr(columns, name)[which] = getattr(part, name)
-    columns = columns if centred else replace(columns, mean=np.zeros(d))
+    if not centred:
+        moment = columns.scale  # which is about 0 already
+        columns = _from_the_origin(columns)
+        columns = replace(columns, scale=np.where(kind == _MOMENT, moment, columns.scale))
     return _truncated(columns, known.lower, known.upper, centred)
 
 
@@ -142,6 +151,7 @@ def _by_pool(queries: Queries, known: Known, pool: Integers, part: float, centre
         centre = mean
     if not seen and np.all(known.bounded[pool]):
         return _guess(low, high)
+    mean = mean if centred else centre  # what the scale is about
     reach = np.full(k, REACH * top)
     return Columns(shift + unit * centre, unit * reach, shift + unit * mean, unit * scale, np.full(k, seen))
 
@@ -150,6 +160,11 @@ def _guess(low: Array, high: Array) -> Columns:
     """Columns that are taken to fill their ranges as normal variables would."""
     middle, half = (low + high) / 2.0, (high - low) / 2.0
     return Columns(middle, half, middle, half / 3.0, np.ones(len(low), bool))
+
+
+def _from_the_origin(columns: Columns) -> Columns:
+    """Columns that are not centred: their scale is the root of the mean square."""
+    return replace(columns, mean=np.zeros(len(columns.mean)), scale=np.hypot(columns.scale, columns.mean))
 
 
 def _truncated(columns: Columns, low: Array, high: Array, centred: bool) -> Columns:

@@ -79,7 +79,7 @@ def fit_small(queries: Queries, known: Known, target: str, intercept: bool) -> L
     """Fit a linear model with a small budget."""
     columns = locate_known(queries, known, intercept, BROADER)
     shares = queries.share_for(math.sqrt(2.0), *HISTOGRAM), queries.share_for(2.0, *MEAN)
-    y_column = narrowed_target(locate(queries, "target", 1, *shares, centred=intercept), known)
+    y_column = narrowed_target(locate(queries, "target", 1, *shares, centred=intercept), known, intercept)
     if y_column.seen[0]:
         fit = SmallFit(queries, y_column, target, intercept, 0.0)
         fit.descend(columns)

@@ -318,8 +318,8 @@ def along_line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.conste
                 furthest = tl.load(m + 1 + D + j, mask=j < D, other=0.0)[None, :]
                 z = tl.where(z < least, least, z)
                 z = tl.where(z > furthest, furthest, z)
-                near = t - (constant + tl.sum(z * slopes, 1))
-                v = _clip(_number(near * near - (t - eta) * (t - eta)), tl.load(m))
+                near = constant + tl.sum(z * slopes, 1)
+                v = _clip(_number((eta - near) * ((t - near) + (t - eta))), tl.load(m))
             else:
                 cap = tl.load(m)
                 w = tl.minimum(tl.exp(tl.minimum(tl.maximum(eta, -20.0), largest)), cap)

@@ -271,8 +271,9 @@ class Beyond(_OfLine):
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """Gains of a block of rows."""
-        t = self.target(y)
-        gain = (t - replace(self.line, columns=self._columns.near())(X)) ** 2 - (t - self.line(X)) ** 2
+        t, far = self.target(y), self.line(X)
+        near = replace(self.line, columns=self._columns.near())(X)
+        gain = (far - near) * ((t - near) + (t - far))  # of squares, which would cancel
         return np.clip(np.nan_to_num(gain, nan=0.0), -self.most, self.most)[:, None]
 
     @property

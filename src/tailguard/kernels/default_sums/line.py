@@ -109,8 +109,8 @@ def line_vectors(
             _cut(z, q[1 : 1 + len(slopes)], q[1 + len(slopes) :])
             combine(z, slopes, constant, other)
             for i in range(TILE):
-                near, far = t[i] - other[i], t[i] - eta[i]
-                v[0, i] = clip(number(near * near - far * far), q[0])
+                gain = (eta[i] - other[i]) * ((t[i] - other[i]) + (t[i] - eta[i]))
+                v[0, i] = clip(number(gain), q[0])
         else:
             for i in range(TILE):
                 fitted = min(math.exp(max(-20.0, min(largest, eta[i]))), q[0])
