@@ -51,7 +51,7 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
     every, some = tuple(range(d)), tuple(range(1, d))
     other = plain.line(rng.normal(size=d))
     ending = replace(plain, columns=replace(plain.columns, ends=np.where(np.arange(d) == 1, np.inf, 1.0)))
-    place = np.where(np.arange(d) == 0, ending.columns.lower - 0.5, ending.columns.centre)
+    place = np.where((np.arange(d) == d - 1) & (d > 2), ending.columns.lower - 0.5, ending.columns.centre)
     outside = replace(ending, columns=replace(ending.columns, mean=place))
     return {
         "moments": (r.ColumnMoments("features", every, (0.2,) * d, (2.0,) * d), math.sqrt(d)),
