@@ -12,7 +12,6 @@ from sklearn.base import clone
 
 import tailguard as tg
 from tailguard import default, losses
-from tailguard.default import small
 from taped import Replayed, Taped
 
 HINTS = tg.Hints(
@@ -182,15 +181,16 @@ WRONG = {
 @pytest.mark.parametrize("form", GOOD)
 def test_with_few_rows_right_hints_find_slopes(form):
     """n = 1000, d = 10, epsilon = 1: twice the oracle's risk is .036. A fit has a risk above .09 in one of 30 runs or
-    fewer, so a median of seven is above it in one of a million."""
+    fewer, so a median of twelve is above it in one of a billion. Over that of a fit without hints on the same rows its
+    logarithm has mean -1.1 to -1.6 and sd .8."""
     hinted, plain = [], []
-    for seed in range(7):
+    for seed in range(12):
         X, y = table(seed=seed)
         for found, hints in ((hinted, GOOD[form]), (plain, None)):
             model = tg.PrivateRidge(1.0, hints=hints, random_state=seed, threads=1).fit(X, y)
             found.append(slope_risk(model, X, y, seed))
     assert np.median(hinted) < 0.09
-    assert np.median(plain) == pytest.approx(0.5, abs=0.05)  # the level only
+    assert np.mean(np.log(np.divide(hinted, plain))) < 0.0
 
 
 @pytest.mark.parametrize("n", [2000, 6000], ids=["a small fit", "the default, narrowed"])
@@ -308,7 +308,6 @@ def test_which_fit_is_taken_is_public():
         found.append(model.privacy_.events[0])
     assert found[0] == found[1] == found[2]
     assert known.complete
-    assert small.RATIOS[0] < small.RATIOS[1]
 
 
 def test_a_loss_is_told_of_hints_whatever_it_is():

@@ -125,7 +125,7 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
             line, curvature = infer(queries, loss, options.fit_intercept), 1.0
         elif isinstance(loss, (Squared, Huber)):
             target = "mean" if isinstance(loss, Squared) else "bulk"
-            if known is not None and is_small(queries, known):
+            if is_small(queries, known):
                 line = fit_small(queries, known, target, options.fit_intercept)
             else:
                 line = fit_line(queries, target, options.fit_intercept, known)

@@ -142,6 +142,7 @@ def locate(
     spread: bool = False,
     beside: Sequence[Sum] = (),
     again: float = AGAIN,
+    closer: tuple[float, float] = (math.inf, 0.0),
 ) -> Columns:
     """Find truncation, mean and scale of ``count`` columns, the features or the target.
 
@@ -149,6 +150,8 @@ def locate(
     alone. Shares: at most ``f_hist + f_mean`` over all looks, and that of `SPREAD` for heavy tails, if their ``spread``
     is asked for; more if columns in which nothing was seen are looked at ``again`` with more than `AGAIN` of f_hist.
     A soft end is truncated ``wide`` bounds out, times a power of two within ``octaves`` by how fast its tail falls.
+    Looks at columns that are far from 0, and their means, take their parts of these shares, or what buys the noise
+    ``closer[0]``, up to ``closer[1]`` for each, if that is more.
     Sums that are given ``beside`` are added up in the pass of the first moments.
     """
     search = _Search(queries, source, count, centred, wide, octaves)
@@ -158,8 +161,9 @@ def locate(
     found = search.measure(every, first, f_mean * MOMENTS[0], beside)
     if np.any(found.far):
         far = every[found.far]
-        lump = search.approach(far, found.error[found.far], f_hist)
-        later = search.look_again(far, f_hist * LAST)
+        lump = search.approach(far, found.error[found.far], [f_hist * part for part in EQUAL], closer)
+        sensitivity = math.sqrt(2.0 * len(far))
+        later = search.look_again(far, max(f_hist * LAST, queries.bought(sensitivity, *closer)))
         # A column that is one value, as far as one can see, has no scale there, and one of one value and others has
         # that of the others: they stay what they were at first.
         top, middle = np.array([reading.top for reading in later.readings]), np.abs(search.centre[far])
@@ -168,8 +172,9 @@ def locate(
         told = (top > lump) & (others <= OTHERS)
         search.centre[far[~told]] = 0.0
         if np.any(told):
+            share = max(f_mean * MOMENTS[1], queries.bought(2.0 * math.sqrt(np.count_nonzero(told)), *closer))
             readings = [reading for reading, is_told in zip(later.readings, told, strict=True) if is_told]
-            search.measure(far[told], _Look(readings, later.sd, first=False), f_mean * MOMENTS[1])
+            search.measure(far[told], _Look(readings, later.sd, first=False), share)
     if spread:
         search.measure_spread()
     return Columns(search.centre, search.reach, search.mean, search.scale, seen, search.rare, search.ends)
@@ -295,7 +300,7 @@ class _Search:
         spread = bound * np.sqrt(np.clip(moments + 0.5 - CAUTION * sd, 0.0, 1.0))
         self.scale[heavy] = np.maximum(self.scale[heavy], spread)
 
-    def approach(self, columns: Integers, error: Array, share: float) -> Array:
+    def approach(self, columns: Integers, error: Array, shares: list[float], closer: tuple[float, float]) -> Array:
         """Move the centres of far columns to where most of their rows are, by looks at equal bins.
 
         Returns the exponent up to which rows that could not be told apart are from the new centre, if there are any.
@@ -305,10 +310,10 @@ class _Search:
         self.centre[columns] = self.mean[columns]
         self.top[columns] += 2.0  # from anywhere among them, all that was seen
         half = 2.0 ** np.minimum(np.ceil(np.log2(MARGIN * error)), self.top[columns])
-        for part in EQUAL:
+        for share in shares:
             unit = half * (2.0 / NEAR)  # powers of two: a quotient is exact on any machine
             near = NearCounts(self.source, tuple(columns), tuple(self.centre[columns]), tuple(unit))
-            noisy = self._counts(near, share * part)
+            noisy = self._counts(near, max(share, self.queries.bought(math.sqrt(2.0 * len(columns)), *closer)))
             places = [read_near(counts, noisy.sd) for counts in noisy.value]
             width, found = unit * [place.width for place in places], np.array([place.width > 0 for place in places])
             self.centre[columns] += unit * [place.offset for place in places]

@@ -108,6 +108,8 @@ VAGUE, VAGUE_TILT, STEEPEST = 0.5, 0.25, 3.0
 BEYOND_MULTIPLIER, BEYOND_TILT, BEYOND_LEVEL = 3.0, 8.0, 7.0
 HEAVY = 0.5  # rise of a clip with the fraction beyond it, in logarithms, from which a tail is heavy
 STEEPER = 1.6  # a tail falls faster, so much, beyond what was seen of it
+F_TARGET = (0.3, 0.1)  # shares of histogram and mean of the target where only its level is fitted
+LEAST = 60.0  # n mu below which that is so, and
 TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
 
 
@@ -126,6 +128,7 @@ class Line:
 
 
 LEVEL_ONLY = "level only: too few rows for so many columns at this epsilon"
+UNSEEN = "zero: no scale of the target in sight at this epsilon"
 
 
 @dataclass
@@ -148,29 +151,40 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     """Fit a linear model to the "mean" or the "bulk"."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
-    with_slopes = ratio <= TOO_NOISY
-    raw: Design | None = None
-    if with_slopes:
-        queries.together(first_counts("features", np.arange(d)), first_counts("target", np.arange(1)))
-        columns = locate_features(queries, intercept, known=known)
-        raw = standardised(columns, intercept)
-        y_shares = column_shares(queries, 1)
-    else:
-        columns, y_shares = Columns.unknown(d), (0.3, 0.1)
-    beside = () if raw is None else (raw.gram_sum(queries),)
-    found = locate_target(queries, y_shares, intercept, beside, again=with_slopes)
+    if ratio > TOO_NOISY or queries.n * queries.mu < LEAST:
+        return level_only(queries, target, intercept, known)
+    queries.together(first_counts("features", np.arange(d)), first_counts("target", np.arange(1)))
+    columns = locate_features(queries, intercept, known=known)
+    raw = standardised(columns, intercept)
+    found = locate_target(queries, column_shares(queries, 1), intercept, (raw.gram_sum(queries),))
     y_column = narrowed_target(found, known, intercept)
-    if not y_column.seen[0] or not (with_slopes or intercept):
-        note = "zero: no scale of the target in sight at this epsilon" if with_slopes or intercept else LEVEL_ONLY
-        return Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=note)
+    if not y_column.seen[0]:
+        return _nothing(columns, UNSEEN)
     fit = LinearFit(queries, y_column, target, intercept, ratio)
-    if raw is not None:
-        fit.take_steps(raw)
-        columns = fit.truncate()
-    else:
-        fit.look_at_target()
+    fit.take_steps(raw)
+    columns = fit.truncate()
     fit.recalibrate()
     return fit.line(columns)
+
+
+def level_only(queries: Queries, target: str, intercept: bool, known: Known | None = None) -> Line:
+    """Fit a level, if there is to be one, and no slopes."""
+    columns = Columns.unknown(queries.engine.columns)
+    if not intercept:
+        return _nothing(columns, LEVEL_ONLY)
+    y_column = narrowed_target(locate_target(queries, F_TARGET, again=False), known)
+    if not y_column.seen[0]:
+        return _nothing(columns, UNSEEN)
+    fit = LinearFit(queries, y_column, target, intercept, 0.0)
+    fit.look_at_target()
+    fit.recalibrate()
+    return fit.line(columns)
+
+
+def _nothing(columns: Columns, note: str) -> Line:
+    """Predict zero."""
+    nothing = np.zeros(len(columns.mean))
+    return Line(columns, nothing, nothing, 0.0, np.eye(len(nothing)), note=note)
 
 
 def fit_level(queries: Queries) -> float:
@@ -186,6 +200,8 @@ def fit_level(queries: Queries) -> float:
 
 class LinearFit:
     """The state of a fit after stage A: everything in it is released or public."""
+
+    beyond_level = BEYOND_LEVEL
 
     def __init__(self, queries: Queries, y_column: Columns, target: str, intercept: bool, ratio: float) -> None:
         self.queries, self.target, self.intercept = queries, target, intercept
@@ -428,7 +444,7 @@ class LinearFit:
             self._tilt(moments, clip_at, noise, power)
         if not self.intercept:
             return
-        fraction = BEYOND_LEVEL * noise
+        fraction = self.beyond_level * noise
         if self.design is None:  # all of the budget is here: a heavy tail is followed further
             fraction *= min(1.0, HEAVY / slope) ** 2
         clip = Clip.stretched(clip_at(fraction), clip_at(4.0 * fraction), power)

@@ -14,6 +14,7 @@ from tailguard.hints import Known
 from tailguard.means.queries import Queries, Sum
 
 HISTOGRAM, MEAN = (0.004, 0.07), (0.01, 0.04)  # noise worth paying for, and the most to pay
+FAR = (0.05, 0.06)  # the same for each look at a target that is far from 0
 LOST = 0.5  # of the histograms' share, for features of which nothing was seen: amounts that few rows have
 CLOSER = (0.2, 0.05)  # shares of both for a target of which nothing was seen, at most,
 SPARED = 0.6  # and what they leave for all that follows: any fit needs less
@@ -67,7 +68,7 @@ def locate_target(
 
     Without its scale nothing else is worth its share.
     """
-    found = locate(queries, source, 1, *shares, centred=centred, beside=beside)
+    found = locate(queries, source, 1, *shares, centred=centred, beside=beside, closer=FAR)
     part = min(1.0, (queries.account.left - SPARED) / sum(CLOSER))
     if found.seen[0] or not again or part < 0.1:
         return found

@@ -38,6 +38,7 @@ FALLING = 2.0  # standard deviations by which the last bin is below the one befo
 ALONE, MISSING = 8.0, 4.0  # standard deviations of a bin beside which there are only zeros, and of what they may lack
 HIDDEN = 0.5  # of the rows in significant bins: more than these in others, and the histogram has missed the column
 UNSEEN = 2.0  # standard deviations of mass that may be beyond the top unseen
+SURE = 2.0  # standard deviations that are taken off a fraction of rows
 STEEPEST = 4.0  # power of a tail from which it makes no difference
 MOST = 0.75  # of the rows: where these are is where a column is,
 CLEAR = 0.45  # if no window has more in it by noise alone
@@ -57,11 +58,16 @@ class Reading(NamedTuple):
     power: float = STEEPEST  # of the tail
     hidden: bool = False  # many rows that are not zero are in no significant bin
     alone: bool = False  # zeros and the bin of the top are all there is: 0/1 columns, +-1, codes
-    bins: tuple[tuple[float, float], ...] = ()  # the significant ones: exponent of the bound, and fraction of rows
+    bins: tuple[Array, Array, float] | None = None  # exponents of their bounds, fractions of rows, and their noise
 
     def outside(self, low: float, high: float) -> float:
-        """Fraction of rows in significant bins that have no size from ``low`` to ``high`` in them."""
-        return sum(mass for top, mass in self.bins if 2.0**top < low or 2.0 ** (top - 1.0) >= high)
+        """Fraction of rows that surely are in no bin with a size from ``low`` to ``high``; zeros are in none."""
+        if self.bins is None:
+            return 0.0
+        tops, fractions, sd = self.bins
+        below = np.append(-np.inf, tops[:-1])
+        inside = (2.0**tops >= low) & (2.0**below < high)
+        return float(1.0 - np.sum(fractions[inside]) - SURE * sd * math.sqrt(np.count_nonzero(inside)))
 
 
 NOTHING = Reading(0.0, 0.0, soft=False, seen=False, coarse=False)
@@ -128,7 +134,7 @@ def _reading(
         power=_power(h, sd, significant, tops),
         hidden=bool(1.0 - zeros - mass > HIDDEN * mass),
         alone=alone,
-        bins=tuple((float(np.clip(tops[k], -990.0, 990.0)), float(h[k])) for k in significant),
+        bins=(np.clip(tops, -990.0, 990.0), counts[1:], sd),
     )
 
 

@@ -1,9 +1,10 @@
-r"""A linear fit with a small budget, for columns about which something is known (`tailguard.hints`).
+r"""A linear fit with a small budget.
 
-Where the default would fit the level only, or would spend most of its budget on finding columns and on two kinds of
-slopes, this fit asks five things, and gives two thirds of the budget to the steps:
+The fit of `tailguard.default.linear` asks for a clip before each of eleven steps, and for two kinds of slopes: with few
+rows each answer is noise, and slopes that noise made look sure. This fit asks five things, and gives a third of the
+budget to the steps, two thirds where something is known about the columns (`tailguard.hints`):
 
-1. `locate_known`: columns by their hints; the target by one coarse look;
+1. the columns: by coarse looks, or by their hints (`locate_known`); the target by one coarse look;
 2. one Gram matrix of design vectors weighted to norm R: centres, scales and correlations, each drawn to what columns
    have in common as much as its noise asks for;
 3. a clip C: about the median size ``|a| |r|`` of a row's gradient, asked for before each of the first three steps;
@@ -39,9 +40,9 @@ from numpy.typing import NDArray
 from tailguard import kernels
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns, locate
-from tailguard.default.hinted import SMALL, locate_known, narrowed_target
-from tailguard.default.linear import Line, LinearFit
-from tailguard.default.locating import noise_to_signal
+from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
+from tailguard.default.linear import LEAST, Line, LinearFit, level_only
+from tailguard.default.locating import FAR, noise_to_signal
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import Target
 from tailguard.default.whitening import CORRELATION_FLOOR, RIDGE, Design
@@ -50,63 +51,91 @@ from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
-RATIOS = (SMALL, 0.13)  # noise-to-signal ratios between which this fit is better than the default's two
-LEAST = 85.0  # n mu from which the level of a skewed target does not need the whole budget
-HISTOGRAM, MEAN = (0.034, 0.15), (0.083, 0.05)  # of the target: noise worth paying for, and the most to pay
+# Noise-to-signal ratios between which this fit is better than the default's two, with hints and without; and n mu up to
+# which it is with any.
+RATIOS, FEW = {True: (SMALL, 0.13), False: (0.04, 0.1)}, 400.0
+HISTOGRAM, MEAN = (0.034, 0.15), (0.05, 0.05)  # of the target: noise worth paying for, and the most to pay
+FEATURES = (0.03, 0.12), (0.08, 0.1)  # the same of features without hints
 LEVEL = (0.0215, 0.3)  # the same for its level, of which at least
 LEAST_LEVEL = 0.1  # is spent
-BROADER = 1.6  # scales are rather too large than too small: the Gram matrix finds out
-F_GRAM, F_CLIP = 0.05, 0.05
+# Scales are rather too large than too small: the Gram matrix finds out, and steps on features that are wider than they
+# seem do not converge.
+BROADER = 1.6
+F_GRAM, F_CLIP = {True: 0.05, False: 0.07}, 0.05
 RADIUS = 0.85  # of the weights in the Gram matrix, over sqrt(p)
 STEPS, QUIET = (6, 4), 0.06  # steps up to a noise-to-signal ratio, and beyond it; the first half is not averaged
+# How much more noise slopes have than is known of it, by noisy scales and clips: with hints, and over the noise-to-signal
+# ratio without.
+INFLATED = {True: 0.0, False: 40.0}
 ASKED, GROWTH = 3, 1.5  # steps before which the clip is asked for; growth of the shares of steps
 CLIPPED = 0.45  # quantile of the sizes of gradients at which they are clipped
 AGAIN = 2.0 ** np.arange(-1.5, 0.51, 0.5)  # times an earlier clip
 LIMIT = 2.0
+BEYOND_LEVEL = 3.5  # fraction beyond the clip of the level, over its noise: with a clip so noisy, rather too wide
 WEIGHT = 0.6  # about the mean weight of a row in the Gram matrix: whitened coordinates have variance 1/.6
 DIAGONAL = 0.05  # least mean eigenvalue of the features' Gram matrix
 
 
 def is_small(queries: Queries, known: Known | None) -> bool:
     """Whether this fit is for them; public."""
-    if known is None or not known.complete:
-        return False
-    few = queries.n * queries.mu < LEAST
-    return not few and RATIOS[0] < noise_to_signal(queries, queries.engine.columns + 1) <= RATIOS[1]
+    low, high = RATIOS[_hinted(known)]
+    size, ratio = queries.n * queries.mu, noise_to_signal(queries, queries.engine.columns + 1)
+    return size >= LEAST and ratio <= high and (size < FEW or ratio > low)
 
 
-def fit_small(queries: Queries, known: Known, target: str, intercept: bool) -> Line:
+def step_count(ratio: float) -> int:
+    """Number of steps; public."""
+    return STEPS[0] if ratio <= QUIET else STEPS[1]
+
+
+def fit_small(queries: Queries, known: Known | None, target: str, intercept: bool) -> Line:
     """Fit a linear model with a small budget."""
-    columns = locate_known(queries, known, intercept, BROADER)
     shares = queries.share_for(math.sqrt(2.0), *HISTOGRAM), queries.share_for(2.0, *MEAN)
-    y_column = narrowed_target(locate(queries, "target", 1, *shares, centred=intercept), known, intercept)
-    if y_column.seen[0]:
-        fit = SmallFit(queries, y_column, target, intercept, 0.0)
-        fit.descend(columns)
-    else:  # look closer, and leave it at the level
-        y_column = locate(queries, "target", 1, 0.3, 0.1, centred=intercept)
-        if not y_column.seen[0] or not intercept:
-            nothing = np.zeros(len(columns.mean))
-            note = "zero: no scale of the target in sight at this epsilon"
-            return Line(columns, nothing, nothing, 0.0, np.eye(len(nothing)), note=note)
-        fit = SmallFit(queries, y_column, target, intercept, 0.0)
-        fit.look_at_target()
+    found = locate(queries, "target", 1, *shares, centred=intercept, closer=FAR)
+    y_column = narrowed_target(found, known, intercept)
+    if not y_column.seen[0]:  # look closer, and leave it at the level
+        return level_only(queries, target, intercept, known)
+    columns = _columns(queries, known, intercept)
+    fit = SmallFit(queries, y_column, target, intercept, 0.0)
+    fit.descend(columns, _hinted(known))
     fit.recalibrate()
     return fit.line(columns)
+
+
+def _hinted(known: Known | None) -> bool:
+    """Whether something is known about every column."""
+    return known is not None and known.complete
+
+
+def _columns(queries: Queries, known: Known | None, centred: bool) -> Columns:
+    """Stage A for the features."""
+    if known is not None and _hinted(known):
+        return locate_known(queries, known, centred, BROADER)
+    d, (histogram, mean) = queries.engine.columns, FEATURES
+    shares = queries.share_for(math.sqrt(2.0 * d), *histogram), queries.share_for(2.0 * math.sqrt(d), *mean)
+    found = narrowed(locate(queries, "features", d, *shares, centred=centred), known, centred)
+    # Where most rows end: that the line holds beyond would have to be asked.
+    return replace(found.near(), scale=BROADER * found.scale)
 
 
 class SmallFit(LinearFit):
     """The state of the fit: everything in it is released or public."""
 
-    def descend(self, columns: Columns) -> None:
+    beyond_level = BEYOND_LEVEL
+
+    def descend(self, columns: Columns, hinted: bool) -> None:
         """One Gram matrix, a few steps, shrinkage."""
         queries = self.queries
         self.level_share = max(LEAST_LEVEL, queries.share_for(2.0, *LEVEL))
-        design = self.design = whitened(queries, columns, self.intercept, F_GRAM)
+        design = self.design = whitened(queries, columns, self.intercept, F_GRAM[hinted])
         p, clip = design.width, 0.0
-        left = queries.account.left - F_CLIP - self.level_share
+        # Less for the level than that if a target far away has cost much.
+        left = queries.account.left - F_CLIP
+        self.level_share = min(self.level_share, left / 2.0)
+        left -= self.level_share
         theta, average = np.zeros(p), Average(np.zeros(p))
-        steps = STEPS[0] if noise_to_signal(queries, p) <= QUIET else STEPS[1]
+        ratio = noise_to_signal(queries, p)
+        steps = step_count(ratio)
         for t, part in enumerate(geometric(steps, GROWTH)):
             score = JointScore(design, theta, self.standard)
             if t < ASKED:
@@ -121,7 +150,8 @@ class SmallFit(LinearFit):
         self.tail = 0.35
         self.constant = float(average.value[0]) if self.intercept else 0.0
         W = design.whitening
-        noise = (average.variance + clip * clip / p / queries.n) * W @ W.T
+        inflation = max(1.0, INFLATED[hinted] * ratio)
+        noise = (inflation * average.variance + clip * clip / p / queries.n) * W @ W.T
         self.noise = slope_noise(W, average.variance * np.eye(p))
         self.slopes = shrink(W @ average.value[1:], noise, design.covariance)
 

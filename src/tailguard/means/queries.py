@@ -81,7 +81,11 @@ class Queries:
 
     def share_for(self, sensitivity: float, sd: float, most: float) -> float:
         """Share that buys the noise ``sd`` in a mean, between most/10 and most; public."""
-        return min(most, max(most / 10.0, (sensitivity / (sd * self.mu * self.n)) ** 2))
+        return max(most / 10.0, self.bought(sensitivity, sd, most))
+
+    def bought(self, sensitivity: float, sd: float, most: float) -> float:
+        """The same, however little it is."""
+        return min(most, (sensitivity / (sd * self.mu * self.n)) ** 2)
 
     def mean(self, label: str, function: BlockFunction, width: int, bound: float, share: float) -> Noisy:
         """Release the mean over rows of ``function(X, y)``, (rows, width), each row clipped to L2 norm ``bound``."""

@@ -25,7 +25,7 @@ mean        (mean - true mean)² over Var y  1                    1/n           
 * *level*: the private mean of the residuals, ``a0 (1 - R²)/n + b0 (1 - R²) (1/(n mu))^g`` for a line. A mean that is
   clipped as far out as its noise allows errs by a power g between 2 (light tails) and 1 (two moments).
 
-Above the ratio K at which the default fits no slopes (`TOO_NOISY` of its files) the error is D + level; below some
+Above the ratio K at which the default fits no slopes (constants of its files) the error is D + level; below some
 n mu not even the scale of the target is found. The constants are medians over seeds of simulated fits
 (`benchmarks/planning.py --calibrate`), kept in ``constants.json``; docs/planning.md says how far off they are.
 """
@@ -291,9 +291,11 @@ def _default_facts(s: Situation) -> tuple[float, int]:
         from tailguard.default import logistic
 
         return logistic.TOO_NOISY, logistic.step_count(s.ratio)
-    from tailguard.default import linear
+    from tailguard.default import linear, small
 
-    return linear.TOO_NOISY, sum(linear.STEPS)
+    # A small fit, up to a ratio, and from some n mu on.
+    largest = min(small.RATIOS[False][1], 2.0 * (s.features + 1) / linear.LEAST)
+    return largest, sum(linear.STEPS) if s.ratio <= small.RATIOS[False][0] else small.step_count(s.ratio)
 
 
 def _rows_for_slopes(s: Situation, largest: float) -> int:
