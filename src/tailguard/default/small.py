@@ -64,8 +64,8 @@ BROADER = 1.6
 F_GRAM, F_CLIP = {True: 0.05, False: 0.07}, 0.05
 RADIUS = 0.85  # of the weights in the Gram matrix, over sqrt(p)
 STEPS, QUIET = (6, 4), 0.06  # steps up to a noise-to-signal ratio, and beyond it; the first half is not averaged
-# How much more noise slopes have than is known of it, by noisy scales and clips: with hints, and over the noise-to-signal
-# ratio without.
+# How much more noise slopes have than is known of it, by noisy scales and clips: with hints, and, over the ratio of noise
+# to signal, without.
 INFLATED = {True: 0.0, False: 40.0}
 ASKED, GROWTH = 3, 1.5  # steps before which the clip is asked for; growth of the shares of steps
 CLIPPED = 0.45  # quantile of the sizes of gradients at which they are clipped
