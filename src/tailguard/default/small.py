@@ -61,11 +61,12 @@ LEAST_LEVEL = 0.1  # is spent
 # Scales are rather too large than too small: the Gram matrix finds out, and steps on features that are wider than they
 # seem do not converge.
 BROADER = 1.6
+ENDED = 1.5  # times as far out as where most rows end, features are truncated
 F_GRAM, F_CLIP = {True: 0.05, False: 0.07}, 0.05
 RADIUS = 0.85  # of the weights in the Gram matrix, over sqrt(p)
 STEPS, QUIET = (6, 4), 0.06  # steps up to a noise-to-signal ratio, and beyond it; the first half is not averaged
-# How much more noise slopes have than is known of it, by noisy scales and clips: with hints, and, over the ratio of noise
-# to signal, without.
+# How much more noise there is in slopes than is known of it, by noisy scales and clips: with hints, and, over the ratio
+# of noise to signal, without.
 INFLATED = {True: 0.0, False: 40.0}
 ASKED, GROWTH = 3, 1.5  # steps before which the clip is asked for; growth of the shares of steps
 CLIPPED = 0.45  # quantile of the sizes of gradients at which they are clipped
@@ -115,7 +116,7 @@ def _columns(queries: Queries, known: Known | None, centred: bool) -> Columns:
     shares = queries.share_for(math.sqrt(2.0 * d), *histogram), queries.share_for(2.0 * math.sqrt(d), *mean)
     found = narrowed(locate(queries, "features", d, *shares, centred=centred), known, centred)
     # Where most rows end: that the line holds beyond would have to be asked.
-    return replace(found.near(), scale=BROADER * found.scale)
+    return replace(found.near(ENDED), scale=BROADER * found.scale)
 
 
 class SmallFit(LinearFit):
