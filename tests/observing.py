@@ -30,6 +30,8 @@ from tailguard.privacy import SeededNoise
 DOORS = (
     "tailguard.means.gaussian.saturating_add",
     "tailguard.means.queries.saturating_add",
+    "tailguard.means.pure.saturating_add",
+    "tailguard.means.pure.largest",
     "tailguard.means.trimmed.release",
     "tailguard.algorithms.block_median",
     "tailguard.algorithms.centre_of_attention",
@@ -107,6 +109,10 @@ class Fixed:
     def discrete_gaussian(self, scale: float, size: int) -> np.ndarray:
         self.tape.ask("discrete_gaussian", size, scale)
         return self.inner.discrete_gaussian(scale, size)
+
+    def geometric(self, scale: int, size: int) -> np.ndarray:
+        self.tape.ask("geometric", size, scale)
+        return self.inner.geometric(scale, size)
 
     def bernoulli(self, n: int, rate: float) -> np.ndarray:
         self.tape.ask("bernoulli", n, rate)

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from tailguard._checks import within
 from tailguard.default.columns import Columns
+from tailguard.default.few import is_few, level_of_few
 from tailguard.default.hinted_mean import level_known
 from tailguard.default.inferred import infer, infer_level, refuse_inference, uncertainty_of
-from tailguard.default.linear import Line, fit_level, fit_line
+from tailguard.default.linear import Line, fit_level, fit_line, no_slopes, only
 from tailguard.default.logistic import fit_log_odds
 from tailguard.default.multinomial import fit_multinomial
 from tailguard.default.poisson import fit_log_mean
@@ -37,15 +38,18 @@ from tailguard.intervals import Uncertainty
 from tailguard.ledger import charge
 from tailguard.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared
 from tailguard.mean import MeanResult, MeanTable, promise
+from tailguard.means.pure import PureQueries
 from tailguard.means.queries import Queries
 from tailguard.privacy import (
     Account,
+    ApproximateDP,
     Budget,
     Event,
     Gaussian,
     NoiseSource,
     OverBudgetError,
     PrivacyReport,
+    PureAccount,
     noise_source,
     total_mu,
 )
@@ -117,11 +121,16 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
         known = options.hints.known(engine.columns, engine.names if options.names is None else options.names)
     noise = noise_source(options.random_state)
     draws = _draws(engine.columns + 1, loss.outputs)
-    account = Account(budget, max_samples=draws)
-    bill = charge(for_unit(engine, _whole(budget, draws)), rows=engine.n, method="default", noise=noise)
-    queries = Queries(engine, account, noise)
+    queries = Queries(engine, Account(budget, max_samples=draws), noise)
+    few = isinstance(loss, (Squared, Huber)) and options.fit_intercept and known is None and not options.inference
+    few = few and no_slopes(queries) and not is_small(queries, known) and is_few(engine.n, budget)
+    account = PureAccount(budget) if few else queries.account
+    whole = _whole_epsilon(budget) if few else _whole(budget, draws)
+    bill = charge(for_unit(engine, whole), rows=engine.n, method="default", noise=noise)
     with np.errstate(all="ignore"):
-        if options.inference:
+        if isinstance(account, PureAccount):
+            line, curvature = only(level_of_few(PureQueries(engine, account, noise)), engine.columns), 1.0
+        elif options.inference:
             line, curvature = infer(queries, loss, options.fit_intercept), 1.0
         elif isinstance(loss, (Squared, Huber)):
             target = "mean" if isinstance(loss, Squared) else "bulk"
@@ -176,12 +185,19 @@ def default_mean(
     columns, draws = table.coordinates, _draws(1, 1)
     public = None if hints is None else hints.known(columns, table.engine.names if names is None else names)
     part = Budget(mu=total_mu(table.budget, columns * draws) / math.sqrt(columns) * (1.0 - 1e-12))
-    whole = for_unit(table.engine, _whole(table.budget, columns * draws))
-    bill = charge(whole, rows=table.n, method="private_mean", noise=noise)
+    few = not inference and public is None and is_few(table.n, table.budget, columns)
+    whole = _whole_epsilon(table.budget) if few else _whole(table.budget, columns * draws)
+    bill = charge(for_unit(table.engine, whole), rows=table.n, method="private_mean", noise=noise)
     values, known = np.empty(columns), Uncertainty.none(columns)
     events: list[Event] = []
     with np.errstate(all="ignore"):
         for j in range(columns):
+            if few:
+                assert table.budget.epsilon is not None
+                pure = PureAccount(Budget(table.budget.epsilon / columns, table.delta))
+                values[j] = level_of_few(PureQueries(table.engine.column(j), pure, noise.at(j)))
+                events += for_unit(table.engine, pure.events)
+                continue
             queries = Queries(table.engine.column(j), Account(part, max_samples=draws), noise.at(j))
             if inference:
                 values[j], found = infer_level(queries)
@@ -233,6 +249,12 @@ def fit_columns(
 def _whole(budget: Budget, draws: int) -> tuple[Event, ...]:
     """The most that accounts on this budget can release, whatever they see."""
     return (Gaussian(total_mu(budget, draws), samples=draws, label="whole budget"),)
+
+
+def _whole_epsilon(budget: Budget) -> tuple[Event, ...]:
+    """The same of accounts with pure noise."""
+    assert budget.epsilon is not None
+    return (ApproximateDP(budget.epsilon, 0.0, label="whole budget"),)
 
 
 def _draws(p: int, outputs: int) -> int:

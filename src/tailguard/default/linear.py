@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -151,7 +151,7 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     """Fit a linear model to the "mean" or the "bulk"."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
-    if ratio > TOO_NOISY or queries.n * queries.mu < LEAST:
+    if no_slopes(queries):
         return level_only(queries, target, intercept, known)
     queries.together(first_counts("features", np.arange(d)), first_counts("target", np.arange(1)))
     columns = locate_features(queries, intercept, known=known)
@@ -167,6 +167,11 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     return fit.line(columns)
 
 
+def no_slopes(queries: Queries) -> bool:
+    """Whether there is too much noise for slopes; public."""
+    return noise_to_signal(queries, queries.engine.columns + 1) > TOO_NOISY or queries.n * queries.mu < LEAST
+
+
 def level_only(queries: Queries, target: str, intercept: bool, known: Known | None = None) -> Line:
     """Fit a level, if there is to be one, and no slopes."""
     columns = Columns.unknown(queries.engine.columns)
@@ -179,6 +184,11 @@ def level_only(queries: Queries, target: str, intercept: bool, known: Known | No
     fit.look_at_target()
     fit.recalibrate()
     return fit.line(columns)
+
+
+def only(level: float, columns: int) -> Line:
+    """A level of columns that were not looked at."""
+    return replace(_nothing(Columns.unknown(columns), LEVEL_ONLY), level=level)
 
 
 def _nothing(columns: Columns, note: str) -> Line:

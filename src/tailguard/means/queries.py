@@ -56,19 +56,65 @@ class Noisy(NamedTuple):
 
 
 @dataclass
-class Queries:
-    """The data of one fit, behind one account."""
+class Sums:
+    """The data of one fit, as sums over its rows: what is released is up to those that add noise to them."""
 
     engine: Engine
-    account: Account
-    noise: NoiseSource
-    _asked: int = field(default=0, init=False)
     _held: dict[Any, NDArray[np.int64]] = field(default_factory=dict, init=False)
 
     @property
     def n(self) -> int:
         """Public number of rows."""
         return self.engine.n
+
+    def grid(self, bound: float) -> Grid:
+        """The grid of a `mean` of rows of norm ``bound``; public. A tiny bound is raised, which only adds noise."""
+        return Grid.of(L2Clip(bound if bound > _LEAST else _LEAST), self.n)
+
+    @property
+    def gram_bits(self) -> int:
+        """Bits that rows of a `gram` are rounded to; public."""
+        return min(_GRAM_BITS, (62 - self.n.bit_length()) // 2)
+
+    def together(self, *sums: Sum) -> None:
+        """Add up several sums in one pass over the rows, for queries that will ask for them.
+
+        Nothing leaves, and nothing is paid: the sums stay here until a query releases them. Where passes are not
+        shared (`tailguard.engines.engine.Engine`) every query takes its own, and nothing is done here.
+        """
+        if not getattr(self.engine, "shares_passes", False):
+            return
+        both = Together(sums)
+        found = self.engine.integer_sum(both, both.shape)
+        for one, total in zip(sums, both.cut(found), strict=True):
+            self._held[one] = total
+            if hasattr(one, "readings"):
+                self._held.update(one.readings(total))
+
+    def total(self, function: BlockFunction, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """The sum of integers over rows, from an earlier pass or from one of its own: **not released**."""
+        held = self._held.pop(function, None) if getattr(function, "fused", False) else None
+        return self.engine.integer_sum(function, shape) if held is None else held
+
+    def vector_sum(self, function: BlockFunction, width: int, grid: Grid) -> tuple[NDArray[np.int64], float]:
+        """The sum of clipped vectors, and the roundings of the sum itself, by up to half a unit in each coordinate."""
+        rows: Any = function
+        if not hasattr(rows, "clipped"):
+            return self.engine.truncated_sum(RowFunction(function, width), grid)[0], 0.0
+        table = getattr(rows, "table", None)
+        if table is not None and table in self._held:
+            return table.total_at(self._held.pop(table), rows.clip, grid), table.roundings(rows.clip)
+        held = self._held.pop(rows.clipped(grid), None)
+        return self.engine.truncated_sum(rows, grid)[0] if held is None else held, 0.0
+
+
+@dataclass
+class Queries(Sums):
+    """The data of one fit, behind one account."""
+
+    account: Account
+    noise: NoiseSource
+    _asked: int = field(default=0, init=False)
 
     @property
     def mu(self) -> float:
@@ -90,7 +136,7 @@ class Queries:
     def mean(self, label: str, function: BlockFunction, width: int, bound: float, share: float) -> Noisy:
         """Release the mean over rows of ``function(X, y)``, (rows, width), each row clipped to L2 norm ``bound``."""
         grid = self.grid(bound)
-        total, roundings = self._vector_sum(function, width, grid)
+        total, roundings = self.vector_sum(function, width, grid)
         sensitivity = grid.sensitivity(width, "replace-one") + roundings * math.sqrt(width)
         scale = on_grid(sensitivity / self._spend(label, share, width))
         noisy = saturating_add(total, self._draw(scale, width))
@@ -131,48 +177,6 @@ class Queries:
         noise[np.diag_indices(width)] = self._draw(scale, width)
         unit = (bound * 2.0**-bits) ** 2 / self.n
         return Noisy(np.asarray(saturating_add(total, noise) * unit, np.float64), scale * unit)
-
-    # ---------------------------------------------------------------- passes
-
-    def grid(self, bound: float) -> Grid:
-        """The grid of a `mean` of rows of norm ``bound``; public. A tiny bound is raised, which only adds noise."""
-        return Grid.of(L2Clip(bound if bound > _LEAST else _LEAST), self.n)
-
-    @property
-    def gram_bits(self) -> int:
-        """Bits that rows of a `gram` are rounded to; public."""
-        return min(_GRAM_BITS, (62 - self.n.bit_length()) // 2)
-
-    def together(self, *sums: Sum) -> None:
-        """Add up several sums in one pass over the rows, for queries that will ask for them.
-
-        Nothing leaves, and nothing is paid: the sums stay here until a query releases them. Where passes are not
-        shared (`tailguard.engines.engine.Engine`) every query takes its own, and nothing is done here.
-        """
-        if not getattr(self.engine, "shares_passes", False):
-            return
-        both = Together(sums)
-        found = self.engine.integer_sum(both, both.shape)
-        for one, total in zip(sums, both.cut(found), strict=True):
-            self._held[one] = total
-            if hasattr(one, "readings"):
-                self._held.update(one.readings(total))
-
-    def total(self, function: BlockFunction, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """The sum of integers over rows, from an earlier pass or from one of its own: **not released**."""
-        held = self._held.pop(function, None) if getattr(function, "fused", False) else None
-        return self.engine.integer_sum(function, shape) if held is None else held
-
-    def _vector_sum(self, function: BlockFunction, width: int, grid: Grid) -> tuple[NDArray[np.int64], float]:
-        """The sum of clipped vectors, and the roundings of the sum itself, by up to half a unit in each coordinate."""
-        rows: Any = function
-        if not hasattr(rows, "clipped"):
-            return self.engine.truncated_sum(RowFunction(function, width), grid)[0], 0.0
-        table = getattr(rows, "table", None)
-        if table is not None and table in self._held:
-            return table.total_at(self._held.pop(table), rows.clip, grid), table.roundings(rows.clip)
-        held = self._held.pop(rows.clipped(grid), None)
-        return self.engine.truncated_sum(rows, grid)[0] if held is None else held, 0.0
 
     def _spend(self, label: str, share: float, samples: int) -> float:
         return self.account.spend(share=share, label=label, samples=samples)

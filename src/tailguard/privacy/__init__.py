@@ -6,7 +6,7 @@ promise), :mod:`.calibration` and :mod:`.account` (noise levels that keep it), :
 noise itself), :mod:`.report` (what the user is told).
 """
 
-from tailguard.privacy.account import Account
+from tailguard.privacy.account import Account, PureAccount
 from tailguard.privacy.accounting import (
     GRID_PRICE,
     epsilon_of,
@@ -57,6 +57,7 @@ __all__ = [
     "OverBudgetError",
     "PoissonGaussian",
     "PrivacyReport",
+    "PureAccount",
     "Relation",
     "SeededNoise",
     "Selection",

@@ -20,7 +20,7 @@ from typing import NoReturn
 from tailguard import _checks
 from tailguard.privacy.budget import Budget, OverBudgetError
 from tailguard.privacy.calibration import total_mu
-from tailguard.privacy.events import Event, Gaussian, Relation, check_relation
+from tailguard.privacy.events import ApproximateDP, Event, Gaussian, Relation, check_relation
 
 # Shares such as ten tenths may add up to a little more than 1 in floats; the total below
 # is smaller than the budget's mu² by more than this.
@@ -124,3 +124,66 @@ class Account:
 
     def __repr__(self) -> str:
         return f"Account({self._budget!r}, left={self.left:.6g})"
+
+
+class PureAccount:
+    """A fully adaptive filter over releases that are differentially private with delta = 0.
+
+    Parameters
+    ----------
+    budget : Budget
+        In (epsilon, delta); all of epsilon is spent, and nothing of delta.
+
+    Notes
+    -----
+    **Formal guarantee.**  If each ε_t is chosen as a function of all earlier answers and Σ_t ε_t ≤ ε holds on every
+    path, then all the answers together are ε-DP: the likelihood ratio of a path is the product of those of its
+    answers, each within e^{±ε_t}.
+
+    Examples
+    --------
+    >>> from tailguard.privacy import Budget, PureAccount
+    >>> account = PureAccount(Budget(epsilon=1.0, delta=1e-6))
+    >>> round(account.spend(share=0.25, label="scale"), 6)
+    0.25
+    >>> account.left
+    0.75
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        if budget.epsilon is None:
+            raise ValueError(f"budget must be one of (epsilon and delta) for pure noise; got {budget!r}")
+        self._budget, self._epsilon = budget, budget.epsilon * (1.0 - 2.0 * _SLACK)
+        self._shares: list[float] = []
+        self._events: list[Event] = []
+
+    @property
+    def budget(self) -> Budget:
+        """The promise that is kept."""
+        return self._budget
+
+    @property
+    def left(self) -> float:
+        """The fraction of epsilon that is not spent, in [0, 1]."""
+        return max(0.0, 1.0 - math.fsum(self._shares))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What was spent, in order."""
+        return tuple(self._events)
+
+    def spend(self, *, share: float, label: str = "") -> float:
+        """Book one release and return its epsilon; raise :class:`OverBudgetError` if less than ``share`` is left."""
+        share = _checks.probability("share", share, one=True)
+        if math.fsum([*self._shares, share]) > 1.0 + _SLACK:
+            raise OverBudgetError(f"share must be at most what is left, {self.left!r}; got {share!r} for {label!r}")
+        epsilon = share * self._epsilon
+        self._shares.append(share)
+        self._events.append(ApproximateDP(epsilon, 0.0, label=label))
+        return epsilon
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an account must stay where it is: a copy could spend the same budget twice")
+
+    def __repr__(self) -> str:
+        return f"PureAccount({self._budget!r}, left={self.left:.6g})"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,11 +22,14 @@ from scipy.special import ndtri
 
 from tailguard import _checks
 from tailguard.privacy.discrete_gaussian import discrete_gaussian
+from tailguard.privacy.geometric import geometric
 
 # Below this sd in grid units the discrete Gaussian may not be priced as a continuous one.
 MIN_GRID_SCALE = 2.0**20
 # Above it, 40 sd leave no room for the value within 64-bit integers.
 MAX_GRID_SCALE = 2.0**55
+# The same for geometric noise, whose tail is longer.
+MAX_GEOMETRIC_SCALE = 2**50
 # Rates of Poisson samples are multiples of 2^-32, so that comparing 32 random bits is exact.
 _RATE_STEPS = 2**32
 _CHUNK = 1 << 22
@@ -48,6 +52,9 @@ class NoiseSource(Protocol):
 
     def discrete_gaussian(self, scale: float, size: int) -> np.ndarray:
         """Return int64 draws with P(k) ∝ e^{−k²/(2 scale²)}, for scale in [2^20, 2^55]."""
+
+    def geometric(self, scale: int, size: int) -> np.ndarray:
+        """Return int64 draws with P(k) ∝ e^{−k/scale} on 0, 1, …, for a whole scale in [1, 2^50]."""
 
     def bernoulli(self, n: int, rate: float) -> np.ndarray:
         """Return the sorted int64 indices of a Poisson sample of ``range(n)``."""
@@ -130,9 +137,9 @@ class SystemNoise(_FromBits):
     Notes
     -----
     **Formal guarantee.**  :meth:`discrete_gaussian` is exact: floats decide nothing that they could decide wrongly
-    (:mod:`tailguard.privacy.discrete_gaussian` has the proof).  :meth:`bernoulli` is exact for multiples of 2^-32.
-    :meth:`permutation` is uniform, but for a probability of n² 2^-129.  :meth:`normal` carries no
-    guarantee beyond double precision.
+    (:mod:`tailguard.privacy.discrete_gaussian` has the proof).  :meth:`geometric` is exact and knows no floats.
+    :meth:`bernoulli` is exact for multiples of 2^-32.  :meth:`permutation` is uniform, but for a probability of
+    n² 2^-129.  :meth:`normal` carries no guarantee beyond double precision.
     """
 
     private = True
@@ -160,6 +167,24 @@ class SystemNoise(_FromBits):
         """
         scale, size = _grid_scale(scale), _checks.count("size", size, least=0)
         return discrete_gaussian(scale, size, os.urandom)
+
+    def geometric(self, scale: int, size: int) -> np.ndarray:
+        """Return exact geometric draws.
+
+        Parameters
+        ----------
+        scale : int
+            In [1, 2^50].
+        size : int
+            Number of independent draws.
+
+        Returns
+        -------
+        ndarray of int64, shape (size,)
+            P(k) ∝ e^{−k/scale} on 0, 1, …; one beyond 2^62 (probability below e^{−4096}) is moved to it.
+        """
+        draws = geometric(_geometric_scale(scale), _checks.count("size", size, least=0), secrets.randbelow)
+        return np.array([min(draw, 2**62) for draw in draws], dtype=np.int64)
 
     def permutation(self, n: int) -> np.ndarray:
         """Return a random order of ``range(n)``: that of 128 random bits each, which are never equal in practice."""
@@ -212,6 +237,11 @@ class SeededNoise(_FromBits):
         scale = _grid_scale(scale)
         draws = self._generator.standard_normal(_checks.count("size", size, least=0))
         return np.rint(scale * draws).astype(np.int64)
+
+    def geometric(self, scale: int, size: int) -> np.ndarray:
+        """Return exponential draws, rounded down: geometric, but for the rounding of floats."""
+        draws = self._generator.standard_exponential(_checks.count("size", size, least=0))
+        return np.floor(_geometric_scale(scale) * draws).astype(np.int64)
 
     def permutation(self, n: int) -> np.ndarray:
         """Return a random order of ``range(n)``."""
@@ -277,4 +307,11 @@ def _grid_scale(scale: float) -> float:
             f"scale must be in [2**20, 2**55] grid units; got {scale!r} (a grid that is "
             f"{'finer' if scale < MIN_GRID_SCALE else 'coarser'} brings it into range)"
         )
+    return scale
+
+
+def _geometric_scale(scale: int) -> int:
+    scale = _checks.count("scale", scale)
+    if scale > MAX_GEOMETRIC_SCALE:
+        raise ValueError(f"scale must be a whole number in [1, 2**50]; got {scale!r}")
     return scale
