@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.auditing.neighbours import Table
+from tailguard.default.few import scores_of
 from tailguard.engines import Engine
 from tailguard.engines.grouped import grouped
 from tailguard.engines.memory import InMemory
@@ -20,8 +21,9 @@ from tailguard.engines.vectors import RowValues, RowVectors
 from tailguard.mean import Mean
 from tailguard.means.block_median import block_median
 from tailguard.means.centre import CentreParameters, centre_of_attention
+from tailguard.means.pure import PureQueries
 from tailguard.means.queries import Queries
-from tailguard.privacy import Account, Budget, NoiseSource
+from tailguard.privacy import Account, Budget, NoiseSource, PureAccount
 from tailguard.sampling import FullBatch, Sampler
 
 Array = NDArray[np.float64]
@@ -69,6 +71,27 @@ class Query:
             return queries.gram("audit", _rows, columns, 1.0, 1.0).value[np.triu_indices(columns)]
         # One histogram of the first column: a replaced row moves between two bins.
         return queries.counts("audit", _histogram, (len(EDGES) + 1,), 2.0**0.5, 1.0).value
+
+
+@dataclass(frozen=True)
+class PureQuery:
+    """One query with geometric noise: a mean, or the bin of the median of the first column."""
+
+    query: Literal["mean", "choice"]
+    epsilon: float
+
+    def outputs(self, table: Table, noise: NoiseSource, runs: int) -> Array:
+        """Ask once per run."""
+        asked, budget = [], Budget(self.epsilon, 1e-9)
+        for own in (noise.at(run) for run in range(runs)):
+            queries = PureQueries(_engine(table, own), PureAccount(budget), own)
+            if self.query == "mean":
+                asked.append(queries.mean("audit", lambda X, y: _rows(X, y)[:, :1], 1.0, 1.0).value)
+            else:
+                within = queries.total(_histogram, (len(EDGES) + 1,))
+                scores = scores_of(within, queries.n // 2)
+                asked.append(np.array([queries.choose("audit", scores, 1.0, np.zeros(len(scores)))], float))
+        return np.array(asked)
 
 
 def _engine(table: Table, noise: NoiseSource) -> Engine:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tailguard.algorithms import algorithm1, algorithm2, algorithm3, algorithm4, clipped_gd
 from tailguard.api import private_mean
-from tailguard.auditing.mechanisms import BlockMedian, Centre, MeanReleases, Query
+from tailguard.auditing.mechanisms import BlockMedian, Centre, MeanReleases, PureQuery, Query
 from tailguard.auditing.neighbours import FAR, Kind, Pair, Table, neighbours
 from tailguard.auditing.subjects import Estimator, Loaded, Mechanism, Released, Subject, as_subject
 from tailguard.constraints import Box
@@ -194,6 +194,12 @@ def _median_pairs(epsilon: float, delta: float) -> list[Pair]:
     return [Pair("a short gap in the middle", *(Table(np.array(values)[:, None]) for values in (one, other)))]
 
 
+def _choice_pairs(epsilon: float, delta: float) -> list[Pair]:
+    """The median in one bin or in the next, by one row: the score of one falls as that of the other rises."""
+    one, other = [-0.5] * 5 + [0.5] * 5, [-0.5] * 4 + [0.5] * 6
+    return [Pair("the median in the next bin", *(Table(np.array(values)[:, None]) for values in (one, other)))]
+
+
 def _centre(epsilon: float, delta: float) -> Subject:
     return Centre(centre_parameters(epsilon, delta, 1))
 
@@ -312,8 +318,8 @@ _ANSWERS = Table(Table.example("mean", 8, 1).X / 4.0)
 # So few rows that hints decide whether slopes are fitted.
 _FEW, _ONE_COLUMN = Table.example("regression", 120, 1), Table.example("mean", 60, 1)
 _HINTS, _WRONG_HINTS = Hints(ranges=[(-4, 4)], target_range=(-9, 9)), Hints(moment=1e-6, target_range=(5, 6))
-# As many rows as the default needs before it fits slopes and not the mean alone.
-_DEFAULT_ROWS = 300
+# As many rows as the default needs before it fits slopes and not the mean alone; and for lines that are not small fits.
+_DEFAULT_ROWS, _MANY_ROWS = 300, 2000
 _FULL = 10_000
 _FITS = 2_500
 
@@ -336,6 +342,14 @@ _CASES = (
     Case("query-mean", lambda epsilon, delta: Query("mean", Budget(epsilon, delta).mu), _MEAN),
     Case("query-counts", lambda epsilon, delta: Query("counts", Budget(epsilon, delta).mu), _MEAN),
     Case("query-gram", lambda epsilon, delta: Query("gram", Budget(epsilon, delta).mu), _MEAN, worst=_gram_pairs),
+    Case("pure-mean", lambda epsilon, delta: PureQuery("mean", epsilon), _ONE_COLUMN, delta=0.0),
+    Case(
+        "pure-choice",
+        lambda epsilon, delta: PureQuery("choice", epsilon),
+        _ONE_COLUMN,
+        worst=_choice_pairs,
+        delta=0.0,
+    ),
     Case(
         "algorithm1",
         _call(algorithm1, _LOSS, _everything, blocks=8, constraint=Box(-1.0, 1.0)),
@@ -384,18 +398,21 @@ _CASES = (
         _lone_line_pairs,
         runs=_FULL,
     ),
-    Case("private_mean", _call(private_mean, (), _value), Table.example("mean", _DEFAULT_ROWS, 1), runs=_FULL),
+    Case("private_mean", _call(private_mean, (), _value), Table.example("mean", 2 * _DEFAULT_ROWS, 1), runs=_FULL),
+    Case("private_mean-few", _call(private_mean, (), _value), Table.example("mean", 120, 1), runs=_FITS),
     Case(
         "private_mean-clipped",
         _call(private_mean, (), _value, method="clipped", clip=1.0),
         Table.example("mean", 20, 1),
         runs=_FULL,
     ),
-    Case("PrivateRidge", _default("PrivateRidge"), Table.example("regression", _DEFAULT_ROWS, 1), runs=_FITS),
+    Case("PrivateRidge", _default("PrivateRidge"), Table.example("regression", _MANY_ROWS, 1), runs=_FITS),
+    Case("PrivateRidge-small", _default("PrivateRidge"), Table.example("regression", _DEFAULT_ROWS, 1), runs=_FITS),
+    Case("PrivateRidge-level", _default("PrivateRidge"), Table.example("regression", 120, 1), runs=_FITS),
     Case(
         "PrivateHuberRegressor",
         _default("PrivateHuberRegressor"),
-        Table.example("regression", _DEFAULT_ROWS, 1),
+        Table.example("regression", _MANY_ROWS, 1),
         runs=_FITS,
     ),
     Case(
