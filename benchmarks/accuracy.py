@@ -235,43 +235,61 @@ def oracle(run: Run) -> None:
 # ------------------------------------------------------------------------------------------------------------- small
 
 
+def small_cell(name: str, n: int, d: int, epsilon: float, seeds: range) -> tuple[dict[str, Array], float]:
+    """Slope and full risk of every estimator and seed, and the 90 % quantile of the sample mean's full risk."""
+    found: dict[str, list[tuple[float, float]]] = {method: [] for method in ESTIMATORS}
+    constant = []
+    for seed in seeds:
+        task = designs.linear_task(name, n, d, seed)
+        # Fresh rows with heavy tails have a variance of their own: in its units the mean costs .5.
+        unit = float(np.var(task.truth))
+        constant.append(task.full_risk(np.full(len(task.truth), task.y.mean())) / unit)
+        for method in ESTIMATORS:
+            slope, full = task.risks(fitted(method, task.X, task.y, epsilon, seed).predict(task.fresh))
+            found[method].append((slope / unit, full / unit))
+    return {method: np.array(risks) for method, risks in found.items()}, float(np.quantile(constant, 0.9))
+
+
 def small(run: Run) -> None:
     """Budgets too small to learn much from: never much worse than predicting the mean."""
-    d, rows, missed = 5, [], {"slope": 0, "full": 0}
     names = [name for name in LINEAR if name not in ("shift", "scale", "out")]
-    for n in (200, 1000, 3000):
-        for epsilon in (0.05, 0.1, 0.5):
-            worst = {(method, which): (0.0, "") for method in ESTIMATORS for which in (0, 1)}
-            mean_cost = 0.0
-            for name in names:
-                found: dict[str, list[tuple[float, float]]] = {method: [] for method in ESTIMATORS}
-                constant = []
-                for seed in run.seed_range(2):
-                    task = designs.linear_task(name, n, d, seed)
-                    # Fresh rows with heavy tails have a variance of their own: in its units the mean costs .5.
-                    unit = float(np.var(task.truth))
-                    constant.append(task.full_risk(np.full(len(task.truth), task.y.mean())) / unit)
-                    for method in ESTIMATORS:
-                        prediction = fitted(method, task.X, task.y, epsilon, seed).predict(task.fresh)
-                        slope, full = task.risks(prediction)
-                        found[method].append((slope / unit, full / unit))
-                mean_cost = max(mean_cost, float(np.quantile(constant, 0.9)))
-                for (method, which), old in worst.items():
-                    high = float(np.quantile([r[which] for r in found[method]], 0.9))
-                    worst[method, which] = max(old, (high, name))
-                    missed["slope" if which == 0 else "full"] += high > 0.55
-            cells = [f"{number(v)} ({name})" for v, name in worst.values()]
-            rows.append([str(n), f"{epsilon:g}", *cells, number(mean_cost)])
-    total = 9 * len(names) * 2
+    sizes = [(5, n, epsilon) for n in (200, 1000, 3000) for epsilon in (0.05, 0.1, 0.5)]
+    if not run.quick:
+        sizes += [(d, n, epsilon) for d in (2, 10) for n in (200, 1000, 3000) for epsilon in (0.05, 0.1, 0.5)]
+        sizes += [
+            (d, n, epsilon) for d in (2, 5, 10) for n, epsilon in ((600, 0.5), (1800, 0.5), (300, 1.0), (1000, 1.0))
+        ]
+    cells = [(name, n, d, epsilon, run.seed_range(2)) for d, n, epsilon in sorted(sizes) for name in names]
+    results = dict(zip(cells, run.each(small_cell, cells), strict=True))
+    rows, missed = [], {"slope": 0, "full": 0}
+    for d, n, epsilon in sorted(sizes):
+        row, mean_cost = [str(d), str(n), f"{epsilon:g}"], 0.0
+        worst = {(method, which): (0.0, "") for method in ESTIMATORS for which in (0, 1)}
+        middle: dict[str, list[float]] = {method: [] for method in ESTIMATORS}
+        for name in names:
+            found, cost = results[name, n, d, epsilon, run.seed_range(2)]
+            mean_cost = max(mean_cost, cost)
+            for (method, which), old in worst.items():
+                high = float(np.quantile(found[method][:, which], 0.9))
+                worst[method, which] = max(old, (high, name))
+                missed["slope" if which == 0 else "full"] += high > 0.55
+            for method in ESTIMATORS:
+                middle[method].append(float(np.median(found[method][:, 1])))
+        for method in ESTIMATORS:
+            row += [f"{number(v)} ({name})" for v, name in (worst[method, 0], worst[method, 1])]
+            row.append(f"{number(min(middle[method]))} to {number(max(middle[method]))}")
+        rows.append([*row, number(mean_cost)])
+    total = len(cells) * len(ESTIMATORS)
     note = (
         f"Target: at most .55. Cells beyond it: slope {missed['slope']}, full {missed['full']}, of {total} each. "
         f"Designs: {', '.join(names)}. Predicting 0 costs 1.0 in full risk. The last column is the full risk of the "
         "sample mean, not private, in the worst design: log-normal noise has 35 times the variance of the signal."
     )
-    heads = [f"{method}, {kind}" for method in ESTIMATORS for kind in ("slope", "full")]
-    title = f"linear, d = {d}: 90 % quantile of the risk, worst design"
-    run.table(title, ["n", "ε", *heads, "sample mean, full"], rows, note)
+    heads = [f"{method}, {kind}" for method in ESTIMATORS for kind in ("slope", "full", "full, medians")]
+    title = "linear: 90 % quantile of the risk, worst design, and range of the medians over the designs"
+    run.table(title, ["d", "n", "ε", *heads, "sample mean, full"], rows, note)
 
+    d = 5
     rows, beyond = [], []
     for n in (200, 1000, 3000):
         for epsilon in (0.05, 0.1, 0.5):
