@@ -24,13 +24,14 @@ from scipy.optimize import least_squares
 
 import tailguard as tg
 from tailguard.planning import formula
-from tailguard.planning.formula import Situation, key_of, plan, predict
+from tailguard.planning.formula import Situation, key_of, plan, predict, small_fit
 from tailguard.planning.simulation import simulate
 from tailguard.privacy import gdp_epsilon
 
 Array = NDArray[np.float64]
-KINDS = [("ridge", "light"), ("ridge", "heavy"), ("huber", "light"), ("huber", "heavy")]
-KINDS += [("logistic", "light"), ("mean", "light"), ("mean", "heavy")]
+KINDS = [(model, tails, False) for model in ("ridge", "huber") for tails in ("light", "heavy")]
+KINDS += [("ridge", "light", True), ("ridge", "heavy", True)]  # which is that of "huber"
+KINDS += [("logistic", "light", False), ("mean", "light", False), ("mean", "heavy", False)]
 CALIBRATION, CHECK = 1000, 2000  # first seeds
 MOST_VALUES = 1_500_000  # of a table
 FREE = ("a", "b", "c", "e", "f", "a0", "b0", "g")
@@ -38,9 +39,9 @@ START = {"a": 1.0, "b": 2.0, "c": 1.0, "e": 0.01, "f": 0.01, "a0": 0.5, "b0": 2.
 CONSTANTS = Path(formula.__file__).with_name("constants.json")
 
 
-def cells(model: str, tails: str, count: int, seed: int) -> list[Situation]:
-    """Draw situations; a mean has no features."""
-    rng = np.random.default_rng([seed, len(model), len(tails)])
+def cells(model: str, tails: str, small: bool, count: int, seed: int) -> list[Situation]:
+    """Draw situations, those in which the default makes a small fit or all others; a mean has no features."""
+    rng = np.random.default_rng([seed, len(model), len(tails), small])
     found: list[Situation] = []
     while len(found) < count:
         n, d = round(math.exp(rng.uniform(math.log(300), math.log(1e5)))), round(math.exp(rng.uniform(0, math.log(50))))
@@ -49,7 +50,8 @@ def cells(model: str, tails: str, count: int, seed: int) -> list[Situation]:
         signal["positive_rate"] = round(rng.uniform(0.1, 0.5), 2)
         if n * d <= MOST_VALUES:
             features = 0 if model == "mean" else d
-            found.append(Situation(n, features, epsilon, model=model, tails=tails, **signal))  # type: ignore[arg-type]
+            one = Situation(n, features, epsilon, model=model, tails=tails, **signal)  # type: ignore[arg-type]
+            found += [one] if small_fit(one) == small else []
     return found
 
 
@@ -92,9 +94,11 @@ def lost_below(workers: int) -> float:
     return float(grid[np.argmax(np.quantile(found, 0.9, axis=1) < 0.5)])
 
 
-def calibrate(model: str, tails: str, count: int, seeds: int, lost: float, workers: int) -> dict[str, float]:
+def calibrate(
+    model: str, tails: str, small: bool, count: int, seeds: int, lost: float, workers: int
+) -> dict[str, float]:
     """Return the constants of a model: least squares on logarithms of medians, with a bound on outliers."""
-    situations = [s for s in cells(model, tails, count, CALIBRATION) if s.rows * s.mu > lost]
+    situations = [s for s in cells(model, tails, small, count, CALIBRATION) if s.rows * s.mu > lost]
     found = simulated(situations, range(CALIBRATION, CALIBRATION + seeds_for(model, seeds)), workers)
     median = np.median(found, axis=1)
     with_level = model in ("ridge", "huber")
@@ -118,9 +122,11 @@ def calibrate(model: str, tails: str, count: int, seeds: int, lost: float, worke
     return constants
 
 
-def check(model: str, tails: str, count: int, seeds: int, workers: int) -> tuple[list[str], list[dict[str, Any]]]:
+def check(
+    model: str, tails: str, small: bool, count: int, seeds: int, workers: int
+) -> tuple[list[str], list[dict[str, Any]]]:
     """Return a row of the table and the cells."""
-    situations = cells(model, tails, count, CHECK)
+    situations = cells(model, tails, small, count, CHECK)
     plans = [plan(situation) for situation in situations]
     pairs = [(s, p) for s, p in zip(situations, plans, strict=True) if p.regime != "nothing"]
     situations, plans = [s for s, _ in pairs], [p for _, p in pairs]
@@ -132,7 +138,7 @@ def check(model: str, tails: str, count: int, seeds: int, workers: int) -> tuple
         | {"predicted": float(f"{p.error:.3g}"), "simulated": float(f"{np.median(e):.3g}")}
         for s, p, r, e in zip(situations, plans, ratio, found, strict=True)
     ]
-    return [key_of(model, tails), *_ratios(ratio), f"{100 * inside:.0f} %"], rows
+    return [key_of(model, tails, small), *_ratios(ratio), f"{100 * inside:.0f} %"], rows
 
 
 def _ratios(ratio: Array) -> list[str]:

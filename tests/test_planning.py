@@ -160,9 +160,8 @@ def test_wrong_arguments_are_named(wrong):
 
 
 def test_constants_are_those_of_all_models():
-    assert set(all_constants()) == {f"{m}, {t}" for m in ("ridge", "huber", "mean") for t in ("light", "heavy")} | {
-        "logistic"
-    }
+    models = ("ridge", "huber", "small fit", "mean")
+    assert set(all_constants()) == {f"{m}, {t}" for m in models for t in ("light", "heavy")} | {"logistic"}
     for values in all_constants().values():
         assert set(values) == {"a", "b", "c", "e", "f", "a0", "b0", "g", "lost", "often"}
         assert all(math.isfinite(value) and value > 0 for value in values.values())

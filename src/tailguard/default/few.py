@@ -41,7 +41,8 @@ SIZE = 0.45  # share of the first question
 SAFE = 12.0  # logarithm of how unlikely a size is that no row has
 HIGHEST = 0.8  # quantile of sizes, where that allows it
 CLIP = 1.75  # times the size found, targets are clipped
-LEAST, MOST = 100.0, 80.0  # n epsilon from which on, and n mu up to which, this is better than `linear.fit_level`
+LEAST = 100.0  # n epsilon from which on there is a size to be found
+MOST = 80.0  # n mu from which on `linear.fit_level` is better
 BEYOND = 64.0  # times where it is clipped, a target is a mistake
 
 

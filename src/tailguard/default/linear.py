@@ -109,7 +109,7 @@ BEYOND_MULTIPLIER, BEYOND_TILT, BEYOND_LEVEL = 3.0, 8.0, 7.0
 HEAVY = 0.5  # rise of a clip with the fraction beyond it, in logarithms, from which a tail is heavy
 STEEPER = 1.6  # a tail falls faster, so much, beyond what was seen of it
 F_TARGET = (0.3, 0.1)  # shares of histogram and mean of the target where only its level is fitted
-LEAST = 60.0  # n mu below which that is so, and
+LEAST = 80.0  # n mu below which that is so, and
 TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
 
 

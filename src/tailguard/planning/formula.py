@@ -25,9 +25,10 @@ mean        (mean - true mean)² over Var y  1                    1/n           
 * *level*: the private mean of the residuals, ``a0 (1 - R²)/n + b0 (1 - R²) (1/(n mu))^g`` for a line. A mean that is
   clipped as far out as its noise allows errs by a power g between 2 (light tails) and 1 (two moments).
 
-Above the ratio K at which the default fits no slopes (constants of its files) the error is D + level; below some
-n mu not even the scale of the target is found. The constants are medians over seeds of simulated fits
-(`benchmarks/planning.py --calibrate`), kept in ``constants.json``; docs/planning.md says how far off they are.
+Lines with small budgets have constants of their own. Above the ratio K at which the default fits no slopes (constants
+of its files) the error is D + level; below some n mu not even the scale of the target is found. The constants are
+medians over seeds of simulated fits (`benchmarks/planning.py --calibrate`), kept in ``constants.json``;
+docs/planning.md says how far off they are.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ def plan(situation: Situation) -> Plan:
     >>> plan(Situation(rows=30_000, features=20, epsilon=1.0)).regime
     'close'
     """
-    return predict(situation, all_constants()[key_of(situation.model, situation.tails)])
+    return predict(situation, all_constants()[key_of(situation.model, situation.tails, small_fit(situation))])
 
 
 def predict(situation: Situation, constants: Mapping[str, float]) -> Plan:
@@ -324,6 +325,18 @@ def all_constants() -> dict[str, dict[str, float]]:
     return found
 
 
-def key_of(model: str, tails: str) -> str:
-    """Return the name of a set of constants."""
-    return "logistic" if model == "logistic" else f"{model}, {tails}"
+def key_of(model: str, tails: str, small: bool = False) -> str:
+    """Return the name of a set of constants; a small fit is the same for both kinds of lines."""
+    if model == "logistic":
+        return "logistic"
+    return f"small fit, {tails}" if small else f"{model}, {tails}"
+
+
+def small_fit(s: Situation) -> bool:
+    """Whether the default makes its fit for small budgets, which has constants of its own."""
+    from tailguard.default import linear, small
+
+    low, high = small.RATIOS[False]
+    size = s.rows * s.mu
+    inside = size >= linear.LEAST and s.ratio <= high and (size < small.FEW or s.ratio > low)
+    return inside and s.model in ("ridge", "huber")
