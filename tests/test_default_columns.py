@@ -211,5 +211,5 @@ def test_nothing_is_found_in_noise_or_where_most_rows_are_not():
 
 
 def test_the_prior_is_public_and_sums_to_one():
-    assert np.sum(np.exp(readings.LOG_PRIOR)) == pytest.approx(1.0)
-    assert len(readings.LOG_PRIOR) == len(TOPS)
+    assert np.sum(np.exp(readings._LOG_PRIOR)) == pytest.approx(1.0)
+    assert len(readings._LOG_PRIOR) == len(TOPS)

@@ -104,7 +104,7 @@ def test_a_run_that_raises_stays_charged(path, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("after the reservation")
 
-    monkeypatch.setattr("tailguard.default.level_of_few", broken)
+    monkeypatch.setattr("tailguard.default.fit_level", broken)
     ledger = Ledger(path, "d", 1.0)
     with ledger, pytest.raises(RuntimeError):
         tg.private_mean(np.ones(500), 0.5)

@@ -36,6 +36,7 @@ from tailguard.engines.grouped import for_unit
 from tailguard.hints import Hints
 from tailguard.intervals import Uncertainty
 from tailguard.ledger import charge
+from tailguard.ledger.active import is_watched
 from tailguard.losses import Huber, Logistic, Loss, Multinomial, Poisson, Squared
 from tailguard.mean import MeanResult, MeanTable, promise
 from tailguard.means.pure import PureQueries
@@ -124,6 +125,7 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
     queries = Queries(engine, Account(budget, max_samples=draws), noise)
     few = isinstance(loss, (Squared, Huber)) and options.fit_intercept and known is None and not options.inference
     few = few and no_slopes(queries) and not is_small(queries, known) and is_few(engine.n, budget)
+    few = few and not is_watched()  # releases of many runs add up best if all are Gaussian
     account = PureAccount(budget) if few else queries.account
     whole = _whole_epsilon(budget) if few else _whole(budget, draws)
     bill = charge(for_unit(engine, whole), rows=engine.n, method="default", noise=noise)
@@ -185,7 +187,7 @@ def default_mean(
     columns, draws = table.coordinates, _draws(1, 1)
     public = None if hints is None else hints.known(columns, table.engine.names if names is None else names)
     part = Budget(mu=total_mu(table.budget, columns * draws) / math.sqrt(columns) * (1.0 - 1e-12))
-    few = not inference and public is None and is_few(table.n, table.budget, columns)
+    few = not inference and public is None and is_few(table.n, table.budget, columns) and not is_watched()
     whole = _whole_epsilon(table.budget) if few else _whole(table.budget, columns * draws)
     bill = charge(for_unit(table.engine, whole), rows=table.n, method="private_mean", noise=noise)
     values, known = np.empty(columns), Uncertainty.none(columns)

@@ -63,6 +63,7 @@ SELDOM, FURTHEST = 0.2, 64.0
 ENDS = (4.0, 8.0)
 FAR = 0.4  # of the mean square: a squared mean beyond it, of more than half of the rows, is approached
 SIGNS = 4.0  # standard deviations by which mass, mean square and size of the mean of a 0/1 column may differ
+ROUGH = 0.35  # of the mean square of a histogram, what it may be off by
 CLOSE = 0.75  # of all rows in the four octaves about the top, or the mean is that of a tail
 OTHERS = 0.05  # of all rows, seen before and not where the last look saw the column: it saw one value of several
 LEAST = (0.1, 0.5)  # of the mean square, the least variance of a column that is close together, and of one that is not
@@ -71,6 +72,7 @@ MARGIN = 4.0  # standard deviations of a mean that equal bins reach on either si
 # equal bins; the last look. Of f_mean: after the first look and after the last.
 FIRST, AGAIN, FINER, EQUAL, LAST = 0.5, 0.2, 0.04, (0.08, 0.02, 0.01, 0.01), 0.14
 MOMENTS = (0.625, 0.375)
+NO_CLOSER = (math.inf, 0.0)  # no more than these for columns that are hard to locate
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def locate(
     spread: bool = False,
     beside: Sequence[Sum] = (),
     again: float = AGAIN,
-    closer: tuple[float, float] = (math.inf, 0.0),
+    closer: tuple[float, float] = NO_CLOSER,
 ) -> Columns:
     """Find truncation, mean and scale of ``count`` columns, the features or the target.
 
@@ -150,20 +152,19 @@ def locate(
     alone. Shares: at most ``f_hist + f_mean`` over all looks, and that of `SPREAD` for heavy tails, if their ``spread``
     is asked for; more if columns in which nothing was seen are looked at ``again`` with more than `AGAIN` of f_hist.
     A soft end is truncated ``wide`` bounds out, times a power of two within ``octaves`` by how fast its tail falls.
-    Looks at columns that are far from 0, and their means, take their parts of these shares, or what buys the noise
-    ``closer[0]``, up to ``closer[1]`` for each, if that is more.
+    Looks at columns that are far from 0 or of extreme sizes, and their means, take their parts of these shares, or what
+    buys the noise ``closer[0]``, up to ``closer[1]`` for each, if that is more.
     Sums that are given ``beside`` are added up in the pass of the first moments.
     """
     search = _Search(queries, source, count, centred, wide, octaves)
     every = np.arange(count)
-    first = search.look(f_hist, again)
+    first = search.look(f_hist, again, closer)
     seen = np.array([reading.seen for reading in first.readings])
     found = search.measure(every, first, f_mean * MOMENTS[0], beside)
     if np.any(found.far):
         far = every[found.far]
         lump = search.approach(far, found.error[found.far], [f_hist * part for part in EQUAL], closer)
-        sensitivity = math.sqrt(2.0 * len(far))
-        later = search.look_again(far, max(f_hist * LAST, queries.bought(sensitivity, *closer)))
+        later = search.look_again(far, max(f_hist * LAST, search.bought(far, closer)))
         # A column that is one value, as far as one can see, has no scale there, and one of one value and others has
         # that of the others: they stay what they were at first.
         top, middle = np.array([reading.top for reading in later.readings]), np.abs(search.centre[far])
@@ -213,7 +214,7 @@ class _Search:
         self.rare, self.heavy = np.zeros(count, bool), np.zeros(count, bool)
         self.ends = np.full(count, np.inf)
 
-    def look(self, share: float, again: float) -> _Look:
+    def look(self, share: float, again: float, closer: tuple[float, float]) -> _Look:
         """Histograms over all floats; sparse columns in which nothing was seen are asked for again and pooled."""
         every = np.arange(len(self.top))
         first = self._counts(first_counts(self.source, every), share * FIRST)
@@ -228,7 +229,7 @@ class _Search:
         coarse = np.flatnonzero([reading.coarse for reading in readings])
         if len(coarse):  # a bin of twenty exponents is looked at by itself
             self.top[coarse] = [readings[j].top for j in coarse]
-            finer = self.look_again(coarse, share * FINER)
+            finer = self.look_again(coarse, max(share * FINER, self.bought(coarse, closer)))
             for j, reading in zip(coarse, finer.readings, strict=True):
                 readings[j] = reading if reading.seen else readings[j]
         return _Look(readings, first.sd, first=True)
@@ -239,6 +240,10 @@ class _Search:
         noisy = self._counts(ColumnCounts(self.source, tuple(columns), tuple(self.centre[columns]), tops), share)
         readings = [read_later(*pair, noisy.sd) for pair in zip(noisy.value, tops, strict=True)]
         return _Look(readings, noisy.sd, first=False)
+
+    def bought(self, columns: Integers, closer: tuple[float, float]) -> float:
+        """Share that buys a noise in histograms of so many columns; public."""
+        return self.queries.bought(math.sqrt(2.0 * len(columns)), *closer)
 
     def _counts(self, counts: ColumnCounts | NearCounts, share: float) -> Noisy:
         """Release histograms: one row changes each by +1 and -1."""
@@ -270,7 +275,10 @@ class _Search:
         unit = (self.top[columns] == 0) & (ones | ~seen) & look.first
         # Far from zero: the mean, not a few large values, makes the mean square.
         close = np.array([reading.near for reading in readings]) > CLOSE
-        far = (first**2 > FAR * square + 4.0 * sd**2) & (mass > 0.5) & close & ~unit
+        # A histogram says what the mean square is to a third (`ROUGH`), and the second moment to within its noise.
+        weight = sd**2 / (sd**2 + (ROUGH * square) ** 2)
+        far = first**2 > FAR * (weight * square + (1.0 - weight) * second) + 4.0 * sd**2
+        far &= (mass > 0.5) & close & ~unit
         least = np.maximum(np.where(close, *LEAST) * square, sd**2)
         variance = np.maximum(square - first**2 + sd**2, least)
         if self.centred:
@@ -313,7 +321,7 @@ class _Search:
         for share in shares:
             unit = half * (2.0 / NEAR)  # powers of two: a quotient is exact on any machine
             near = NearCounts(self.source, tuple(columns), tuple(self.centre[columns]), tuple(unit))
-            noisy = self._counts(near, max(share, self.queries.bought(math.sqrt(2.0 * len(columns)), *closer)))
+            noisy = self._counts(near, max(share, self.bought(columns, closer)))
             places = [read_near(counts, noisy.sd) for counts in noisy.value]
             width, found = unit * [place.width for place in places], np.array([place.width > 0 for place in places])
             self.centre[columns] += unit * [place.offset for place in places]

@@ -20,7 +20,7 @@ three numbers that do.
 
 A size that is too large is worse than none: the noise of the mean is in proportion to it. Bins beyond all rows have a
 score of (1 - q) n less than the right one, so one of them is chosen with a probability of about e^{-(1 - q) n eps1/2},
-eps1 the epsilon of the question; q is as large as leaves e^{-12} (`SAFE`). Where most targets are zero, so is the
+eps1 the epsilon of the question; q is as large as leaves e^{-13} (`SAFE`). Where most targets are zero, so is the
 answer. There is no centre: of a target that is far from 0 its size is found, and its mean to a fraction of it.
 """
 
@@ -32,23 +32,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.columns import first_counts
-from tailguard.default.readings import LOG_PRIOR
 from tailguard.default.rows import TOPS, Clip, Fitted, Level, Target
 from tailguard.means.pure import PureQueries
 from tailguard.privacy import Budget
 
 SIZE = 0.45  # share of the first question
-SAFE = 12.0  # logarithm of how unlikely a size is that no row has
+SAFE = 13.0  # logarithm of how unlikely a size is that no row has
 HIGHEST = 0.8  # quantile of sizes, where that allows it
 CLIP = 1.75  # times the size found, targets are clipped
-LEAST = 100.0  # n epsilon from which on there is a size to be found
+LEAST = 100.0  # n epsilon from which on there is a size to be found,
+ROWS, EPSILON = 10, 1e-5  # and at least so many rows and so large an epsilon: ranks and noise are whole numbers
 MOST = 80.0  # n mu from which on `linear.fit_level` is better
+# No size is likelier than a smaller one: that would undo it.
+PRIOR = -2.0 * np.log1p(np.maximum(np.append(-np.inf, TOPS) - 3.0, 0.0) / 4.0)
 BEYOND = 64.0  # times where it is clipped, a target is a mistake
 
 
 def is_few(n: int, budget: Budget, columns: int = 1) -> bool:
     """Whether the means of so many columns are found this way; public."""
-    if budget.epsilon is None:
+    if budget.epsilon is None or n < ROWS or budget.epsilon < EPSILON * columns:
         return False
     return n * budget.epsilon >= LEAST * columns and n * budget.mu < MOST * math.sqrt(columns)
 
@@ -64,8 +66,8 @@ def level_of_few(queries: PureQueries) -> float:
     counts = first_counts("target", np.arange(1))
     within = queries.total(counts, counts.shape)[0]
     n, size = queries.n, queries.n * queries.epsilon * SIZE
-    rank = round(n * min(HIGHEST, 1.0 - 2.0 * SAFE / size))
-    place = queries.choose("size", scores_of(within, rank), SIZE, np.append(0.0, LOG_PRIOR))
+    rank = int(n * min(HIGHEST, 1.0 - 2.0 * SAFE / size))
+    place = queries.choose("size", scores_of(within, rank), SIZE, PRIOR)
     if place == 0:
         return 0.0
     scale, nothing = 2.0 ** float(np.clip(TOPS[place - 1], -990.0, 990.0)), np.zeros(queries.engine.columns)

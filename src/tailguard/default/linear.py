@@ -54,7 +54,7 @@ from tailguard.default import extent
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
-from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
+from tailguard.default.locating import FAR, column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
 from tailguard.default.rows import (
     Clip,
@@ -156,10 +156,10 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     queries.together(first_counts("features", np.arange(d)), first_counts("target", np.arange(1)))
     columns = locate_features(queries, intercept, known=known)
     raw = standardised(columns, intercept)
-    found = locate_target(queries, column_shares(queries, 1), intercept, (raw.gram_sum(queries),))
+    found = locate_target(queries, column_shares(queries, 1), intercept, (raw.gram_sum(queries),), closer=FAR)
     y_column = narrowed_target(found, known, intercept)
     if not y_column.seen[0]:
-        return _nothing(columns, UNSEEN)
+        return nothing(columns, UNSEEN)
     fit = LinearFit(queries, y_column, target, intercept, ratio)
     fit.take_steps(raw)
     columns = fit.truncate()
@@ -176,10 +176,10 @@ def level_only(queries: Queries, target: str, intercept: bool, known: Known | No
     """Fit a level, if there is to be one, and no slopes."""
     columns = Columns.unknown(queries.engine.columns)
     if not intercept:
-        return _nothing(columns, LEVEL_ONLY)
-    y_column = narrowed_target(locate_target(queries, F_TARGET, again=False), known)
+        return nothing(columns, LEVEL_ONLY)
+    y_column = narrowed_target(locate_target(queries, F_TARGET, again=False, closer=FAR), known)
     if not y_column.seen[0]:
-        return _nothing(columns, UNSEEN)
+        return nothing(columns, UNSEEN)
     fit = LinearFit(queries, y_column, target, intercept, 0.0)
     fit.look_at_target()
     fit.recalibrate()
@@ -188,18 +188,18 @@ def level_only(queries: Queries, target: str, intercept: bool, known: Known | No
 
 def only(level: float, columns: int) -> Line:
     """A level of columns that were not looked at."""
-    return replace(_nothing(Columns.unknown(columns), LEVEL_ONLY), level=level)
+    return replace(nothing(Columns.unknown(columns), LEVEL_ONLY), level=level)
 
 
-def _nothing(columns: Columns, note: str) -> Line:
+def nothing(columns: Columns, note: str) -> Line:
     """Predict zero."""
-    nothing = np.zeros(len(columns.mean))
-    return Line(columns, nothing, nothing, 0.0, np.eye(len(nothing)), note=note)
+    zero = np.zeros(len(columns.mean))
+    return Line(columns, zero, zero, 0.0, np.eye(len(zero)), note=note)
 
 
 def fit_level(queries: Queries) -> float:
     """Fit a constant to the target: a private mean."""
-    y_column = locate_target(queries, (0.15, 0.05))
+    y_column = locate_target(queries, (0.15, 0.05), closer=FAR)
     if not y_column.seen[0]:
         return 0.0
     fit = LinearFit(queries, y_column, "mean", intercept=True, ratio=0.0)

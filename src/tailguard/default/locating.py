@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tailguard.default.columns import Columns, locate
+from tailguard.default.columns import NO_CLOSER, Columns, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed
 from tailguard.default.rows import Source
 from tailguard.hints import Known
 from tailguard.means.queries import Queries, Sum
 
 HISTOGRAM, MEAN = (0.004, 0.07), (0.01, 0.04)  # noise worth paying for, and the most to pay
-FAR = (0.05, 0.06)  # the same for each look at a target that is far from 0
+FAR = (0.035, 0.06)  # the same for each look at a target that is far from 0
 LOST = 0.5  # of the histograms' share, for features of which nothing was seen: amounts that few rows have
 CLOSER = (0.2, 0.05)  # shares of both for a target of which nothing was seen, at most,
 SPARED = 0.6  # and what they leave for all that follows: any fit needs less
@@ -63,12 +63,14 @@ def locate_target(
     beside: Sequence[Sum] = (),
     source: Source = "target",
     again: bool = True,
+    closer: tuple[float, float] = NO_CLOSER,
 ) -> Columns:
     """Stage A for the target; if few are not zero and nothing is seen, ``again`` and closer.
 
-    Without its scale nothing else is worth its share.
+    Without its scale nothing else is worth its share. With `FAR` for ``closer`` one that is far from 0, or of extreme
+    size, may take up to .42 more.
     """
-    found = locate(queries, source, 1, *shares, centred=centred, beside=beside, closer=FAR)
+    found = locate(queries, source, 1, *shares, centred=centred, beside=beside, closer=closer)
     part = min(1.0, (queries.account.left - SPARED) / sum(CLOSER))
     if found.seen[0] or not again or part < 0.1:
         return found

@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 
 _COARSE = (TOPS <= -80) | (TOPS > 80)
 # A public prior over exponents, heavy-tailed about 1: it only decides which of several noisy modes is believed.
-LOG_PRIOR = -2.0 * np.log1p(np.maximum(np.abs(TOPS) - 3.0, 0.0) / 4.0)
-LOG_PRIOR -= np.log(np.sum(np.exp(LOG_PRIOR)))
+_LOG_PRIOR = -2.0 * np.log1p(np.maximum(np.abs(TOPS) - 3.0, 0.0) / 4.0)
+_LOG_PRIOR -= np.log(np.sum(np.exp(_LOG_PRIOR)))
 
 FALSE_ALARM = 1e-5  # probability that noise alone is taken for a mode
 SIGNIFICANT, SURELY = 3.5, 4.5  # standard deviations from which a bin counts, and from which one alone does
@@ -79,8 +79,8 @@ def read_first(counts: Array, sd: float) -> Reading:
     h = counts[1:]
     windows = [np.convolve(h, np.ones(k), "same") / math.sqrt(k) for k in (1, 3, 5)]
     z = np.max(windows, axis=0) / sd
-    mode = int(np.argmax(np.where(z > 0, z * z / 2.0, 0.0) + LOG_PRIOR))
-    if z[mode] <= 0 or 3.0 * ndtr(-z[mode]) > FALSE_ALARM * math.exp(LOG_PRIOR[mode]):
+    mode = int(np.argmax(np.where(z > 0, z * z / 2.0, 0.0) + _LOG_PRIOR))
+    if z[mode] <= 0 or 3.0 * ndtr(-z[mode]) > FALSE_ALARM * math.exp(_LOG_PRIOR[mode]):
         return NOTHING
     near = range(max(mode - 12, 0), min(mode + 2, len(h) - 1) + 1)
     significant = [k for k in near if h[k] > SIGNIFICANT * sd]

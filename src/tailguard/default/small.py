@@ -8,7 +8,7 @@ budget to the steps, two thirds where something is known about the columns (`tai
 2. one Gram matrix of design vectors weighted to norm R: centres, scales and correlations, each drawn to what columns
    have in common as much as its noise asks for;
 3. a clip C: about the median size ``|a| |r|`` of a row's gradient, asked for before each of the first three steps;
-4. four or six steps of size one on ``a r min(1, C/(|a| |r|))``, the later half averaged and shrunk by its known noise.
+4. four to ten steps of size one on ``a r min(1, C/(|a| |r|))``, the later half averaged and shrunk by its known noise.
    *One* clip on the product, in place of a weight of the features and a clip of the residual: a row far out whose
    residual is small counts in full. Where the noise is skewed and x is, too, it is biased a little; with so small a
    budget the noise is larger;
@@ -41,8 +41,8 @@ from tailguard import kernels
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
-from tailguard.default.linear import LEAST, Line, LinearFit, level_only
-from tailguard.default.locating import FAR, noise_to_signal
+from tailguard.default.linear import LEAST, UNSEEN, Line, LinearFit, nothing
+from tailguard.default.locating import FAR, locate_target, noise_to_signal
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import Target
 from tailguard.default.whitening import CORRELATION_FLOOR, RIDGE, Design
@@ -53,23 +53,27 @@ Array = NDArray[np.float64]
 
 # Noise-to-signal ratios between which this fit is better than the default's two, with hints and without; and n mu up to
 # which it is with any.
-RATIOS, FEW = {True: (SMALL, 0.13), False: (0.04, 0.1)}, 400.0
-HISTOGRAM, MEAN = (0.034, 0.15), (0.05, 0.05)  # of the target: noise worth paying for, and the most to pay
+RATIOS, FEW = {True: (SMALL, 0.13), False: (0.04, 0.1)}, 500.0
+HISTOGRAM, MEAN = (0.034, 0.15), (0.03, 0.05)  # of the target: noise worth paying for, and the most to pay
 FEATURES = (0.03, 0.12), (0.08, 0.1)  # the same of features without hints
 LEVEL = (0.0215, 0.3)  # the same for its level, of which at least
 LEAST_LEVEL = 0.1  # is spent
 # Scales are rather too large than too small: the Gram matrix finds out, and steps on features that are wider than they
 # seem do not converge.
 BROADER = 1.6
-ENDED = 1.5  # times as far out as where most rows end, features are truncated
+ENDED = 2.0  # times as far out as where most rows end, features are truncated
 F_GRAM, F_CLIP = {True: 0.05, False: 0.07}, 0.05
 RADIUS = 0.85  # of the weights in the Gram matrix, over sqrt(p)
-STEPS, QUIET = (6, 4), 0.06  # steps up to a noise-to-signal ratio, and beyond it; the first half is not averaged
+# Noise-to-signal ratios up to which there are many steps, and from which there are few: with more noise the last steps
+# are better than the first, with less they have further to go. The first half of them is not averaged.
+QUIET, NOISY = 0.04, 0.1
+STEPS = (10, 4)
 # How much more noise there is in slopes than is known of it, by noisy scales and clips: with hints, and, over the ratio
 # of noise to signal, without.
 INFLATED = {True: 0.0, False: 40.0}
 ASKED, GROWTH = 3, 1.5  # steps before which the clip is asked for; growth of the shares of steps
-CLIPPED = 0.45  # quantile of the sizes of gradients at which they are clipped
+CLIPPED = (0.55, 0.45)  # quantile of the sizes of gradients at which they are clipped, likewise
+LEAST_CLIP = 0.35  # times the target's scale and sqrt(p): with most targets equal a quantile would draw it to nothing
 AGAIN = 2.0 ** np.arange(-1.5, 0.51, 0.5)  # times an earlier clip
 LIMIT = 2.0
 BEYOND_LEVEL = 3.5  # fraction beyond the clip of the level, over its noise: with a clip so noisy, rather too wide
@@ -86,16 +90,21 @@ def is_small(queries: Queries, known: Known | None) -> bool:
 
 def step_count(ratio: float) -> int:
     """Number of steps; public."""
-    return STEPS[0] if ratio <= QUIET else STEPS[1]
+    return round(_between(ratio, *STEPS))
+
+
+def _between(ratio: float, quiet: float, noisy: float) -> float:
+    """A constant that depends on how much noise there is."""
+    part = min(1.0, max(0.0, (ratio - QUIET) / (NOISY - QUIET)))
+    return quiet + part * (noisy - quiet)
 
 
 def fit_small(queries: Queries, known: Known | None, target: str, intercept: bool) -> Line:
     """Fit a linear model with a small budget."""
     shares = queries.share_for(math.sqrt(2.0), *HISTOGRAM), queries.share_for(2.0, *MEAN)
-    found = locate(queries, "target", 1, *shares, centred=intercept, closer=FAR)
-    y_column = narrowed_target(found, known, intercept)
-    if not y_column.seen[0]:  # look closer, and leave it at the level
-        return level_only(queries, target, intercept, known)
+    y_column = narrowed_target(locate_target(queries, shares, intercept, closer=FAR), known, intercept)
+    if not y_column.seen[0]:
+        return nothing(Columns.unknown(queries.engine.columns), UNSEEN)
     columns = _columns(queries, known, intercept)
     fit = SmallFit(queries, y_column, target, intercept, 0.0)
     fit.descend(columns, _hinted(known))
@@ -137,11 +146,12 @@ class SmallFit(LinearFit):
         theta, average = np.zeros(p), Average(np.zeros(p))
         ratio = noise_to_signal(queries, p)
         steps = step_count(ratio)
+        clipped, grid = _between(ratio, *CLIPPED), GRID[GRID >= LEAST_CLIP] * math.sqrt(p)
         for t, part in enumerate(geometric(steps, GROWTH)):
             score = JointScore(design, theta, self.standard)
             if t < ASKED:
-                grid = GRID * math.sqrt(p) if t == 0 else clip * AGAIN
-                clip = quantile(queries, "clip", score.sizes, CLIPPED, grid, F_CLIP / ASKED)[0]
+                near = grid if t == 0 else np.unique(np.maximum(clip * AGAIN, grid[0]))
+                clip = quantile(queries, "clip", score.sizes, clipped, near, F_CLIP / ASKED)[0]
             gradient, sd = queries.mean("steps", replace(score, clip=clip), p, clip, left * part)
             theta = into_ball(theta - gradient, LIMIT)
             if t >= steps // 2:

@@ -94,6 +94,11 @@ class Bill:
         return report
 
 
+def is_watched() -> bool:
+    """Whether anything adds up what runs release: a ledger, or a run of several runs."""
+    return _cover.get() is not None or bool(active())
+
+
 def charge(events: Iterable[Event], *, rows: int, method: str, noise: NoiseSource | None = None) -> Bill:
     """Reserve what a run may release in every active ledger; call it before the first row is read.
 
