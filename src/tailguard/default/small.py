@@ -8,7 +8,7 @@ budget to the steps, two thirds where something is known about the columns (`tai
 2. one Gram matrix of design vectors weighted to norm R: centres, scales and correlations, each drawn to what columns
    have in common as much as its noise asks for;
 3. a clip C: about the median size ``|a| |r|`` of a row's gradient, asked for before each of the first three steps;
-4. four to ten steps of size one on ``a r min(1, C/(|a| |r|))``, the later half averaged and shrunk by its known noise.
+4. four to eight steps of size one on ``a r min(1, C/(|a| |r|))``, the later half averaged and shrunk by its known noise.
    *One* clip on the product, in place of a weight of the features and a clip of the residual: a row far out whose
    residual is small counts in full. Where the noise is skewed and x is, too, it is biased a little; with so small a
    budget the noise is larger;
@@ -67,7 +67,7 @@ RADIUS = 0.85  # of the weights in the Gram matrix, over sqrt(p)
 # Noise-to-signal ratios up to which there are many steps, and from which there are few: with more noise the last steps
 # are better than the first, with less they have further to go. The first half of them is not averaged.
 QUIET, NOISY = 0.04, 0.1
-STEPS = (10, 4)
+STEPS = (8, 4)
 # How much more noise there is in slopes than is known of it, by noisy scales and clips: with hints, and, over the ratio
 # of noise to signal, without.
 INFLATED = {True: 0.0, False: 40.0}
