@@ -8,7 +8,7 @@ budget to the steps, two thirds where something is known about the columns (`tai
 2. one Gram matrix of design vectors weighted to norm R: centres, scales and correlations, each drawn to what columns
    have in common as much as its noise asks for;
 3. a clip C: about the median size ``|a| |r|`` of a row's gradient, asked for before each of the first three steps;
-4. four to eight steps of size one on ``a r min(1, C/(|a| |r|))``, the later half averaged and shrunk by its known noise.
+4. four to eight steps of size one on ``a r min(1, C/(|a| |r|))``, the later half averaged, and shrunk by known noise.
    *One* clip on the product, in place of a weight of the features and a clip of the residual: a row far out whose
    residual is small counts in full. Where the noise is skewed and x is, too, it is biased a little; with so small a
    budget the noise is larger;
