@@ -158,6 +158,8 @@ def test_few_rows_spend_epsilon_and_no_delta(columns):
     report = tg.private_mean(rng.normal(size=(250, columns)), epsilon=1.0, random_state=0).privacy
     assert len(pure_events(report)) == len(report.events) == 2 * columns
     assert 0.999 < report.epsilon <= 1.0
+    assert "45.0 %" in str(report)
+    assert "55.0 %" in str(report)
     assert sum(event.epsilon for event in report.events) <= 1.0
 
 

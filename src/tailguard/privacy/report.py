@@ -20,6 +20,7 @@ import numpy as np
 from tailguard import _checks
 from tailguard.privacy.accounting import epsilon_of, known_events
 from tailguard.privacy.events import (
+    ApproximateDP,
     Event,
     Gaussian,
     NotPrivate,
@@ -257,7 +258,8 @@ class PrivacyReport:
 
     def _table(self) -> list[tuple[str, str, str]]:
         """Return the events as rows: label, share of the budget, mechanism."""
-        weights = [_weight(event) for event in self.events]
+        pure = all(isinstance(event, ApproximateDP) and event.delta == 0.0 for event in self.events)
+        weights = [_epsilon(event) if pure else _weight(event) for event in self.events]
         total = math.fsum(weight for weight in weights if weight is not None)
         comparable = None not in weights and 0.0 < total < math.inf
         groups: dict[str, list[int]] = {}
@@ -339,6 +341,11 @@ class PrivacyReport:
     def from_json(cls, text: str) -> PrivacyReport:
         """Rebuild a report from :meth:`to_json`."""
         return cls.from_dict(_checks.json_object("report", text))
+
+
+def _epsilon(event: Event) -> float:
+    """What a pure release adds to epsilon."""
+    return float(event.releases * getattr(event, "epsilon", 0.0))
 
 
 def _weight(event: Event) -> float | None:
