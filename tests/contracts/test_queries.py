@@ -456,6 +456,19 @@ def test_every_query_of_a_fit_whose_line_is_tilted_keeps_its_sensitivity(checked
     assert {"uneven", "clip", "steps", "variances", "instrument", "tilt"} <= Checked.seen
 
 
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
+def test_every_query_of_a_small_fit_keeps_its_sensitivity(checked, intercept):
+    """n mu of about 190: columns of which nothing is known, and targets far from 0, which are looked at closer."""
+    for k, Twin.row in enumerate(EXTREME):
+        for kind in ("normal", "shifted", "lognormal", "binary", "awkward"):
+            X, y = table(kind, 120, 3, k)
+            options = DefaultOptions(10.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
+            for target in (y, 1e6 + y):
+                fit_default(losses.Squared(), X, target, options)
+    assert {"column scales", "column means", "correlations", "clip", "steps"} <= Checked.seen
+    assert "curvature" not in Checked.seen
+
+
 @pytest.mark.parametrize("spent", [0.0, 0.3, 0.39, 0.6])
 def test_a_closer_look_at_the_target_leaves_what_the_fit_needs(spent):
     """Nothing is seen of zeros, so that both looks take all they may."""

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.columns import first_counts
+from tailguard.default.linear import BEYOND
 from tailguard.default.rows import TOPS, Clip, Fitted, Level, Target
 from tailguard.means.pure import PureQueries
 from tailguard.privacy import Budget
@@ -45,7 +46,6 @@ ROWS, EPSILON = 10, 1e-5  # and at least so many rows and so large an epsilon: r
 MOST = 80.0  # n mu from which on `linear.fit_level` is better
 # No size is likelier than a smaller one: that would undo it.
 PRIOR = -2.0 * np.log1p(np.maximum(np.append(-np.inf, TOPS) - 3.0, 0.0) / 4.0)
-BEYOND = 64.0  # times where it is clipped, a target is a mistake
 
 
 def is_few(n: int, budget: Budget, columns: int = 1) -> bool:

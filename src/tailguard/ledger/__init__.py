@@ -10,14 +10,4 @@ from tailguard.ledger.active import Bill, charge
 from tailguard.ledger.book import Ledger, Reservation, Summary
 from tailguard.ledger.store import Dataset, Entry, LedgerError
 
-__all__ = [
-    "Bill",
-    "BudgetExceeded",
-    "Dataset",
-    "Entry",
-    "Ledger",
-    "LedgerError",
-    "Reservation",
-    "Summary",
-    "charge",
-]
+__all__ = ["Bill", "BudgetExceeded", "Dataset", "Entry", "Ledger", "LedgerError", "Reservation", "Summary", "charge"]

@@ -27,7 +27,43 @@ from tailguard.privacy.events import ApproximateDP, Event, Gaussian, Relation, c
 _SLACK = 1e-9
 
 
-class Account:
+class _Filter:
+    """What all accounts have in common: shares of a budget, which cannot be overdrawn and cannot be copied."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._shares: list[float] = []
+        self._events: list[Event] = []
+
+    @property
+    def budget(self) -> Budget:
+        """The promise that is kept."""
+        return self._budget
+
+    @property
+    def left(self) -> float:
+        """The fraction of the budget that is not spent, in [0, 1]."""
+        return max(0.0, 1.0 - math.fsum(self._shares))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What was spent, in order."""
+        return tuple(self._events)
+
+    def _checked(self, share: float, label: str) -> float:
+        share = _checks.probability("share", share, one=True)
+        if math.fsum([*self._shares, share]) > 1.0 + _SLACK:
+            raise OverBudgetError(f"share must be at most what is left, {self.left!r}; got {share!r} for {label!r}")
+        return share
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an account must stay where it is: a copy could spend the same budget twice")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._budget!r}, left={self.left:.6g})"
+
+
+class Account(_Filter):
     """A fully adaptive filter over Gaussian releases.
 
     Parameters
@@ -56,33 +92,16 @@ class Account:
     """
 
     def __init__(self, budget: Budget, *, max_samples: int = 10_000_000, relation: Relation = "replace-one") -> None:
-        self._budget = budget
+        super().__init__(budget)
         self._max_samples = _checks.count("max_samples", max_samples, least=0)
         self._relation = check_relation(relation)
         self._square = total_mu(budget, self._max_samples) ** 2 * (1.0 - 2.0 * _SLACK)
-        self._shares: list[float] = []
         self._samples = 0
-        self._events: list[Event] = []
-
-    @property
-    def budget(self) -> Budget:
-        """The promise that is kept."""
-        return self._budget
-
-    @property
-    def left(self) -> float:
-        """The fraction of mu² that is not spent, in [0, 1]."""
-        return max(0.0, 1.0 - math.fsum(self._shares))
 
     @property
     def samples_left(self) -> int:
         """The number of discrete-Gaussian draws that are not spent."""
         return self._max_samples - self._samples
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What was spent, in order."""
-        return tuple(self._events)
 
     def spend(self, *, share: float, label: str = "", samples: int = 0, count: int = 1) -> float:
         """Book Gaussian releases and return mu of each: use noise of sensitivity / mu.
@@ -103,11 +122,9 @@ class Account:
         OverBudgetError
             If less than ``share`` or fewer than ``samples`` are left; nothing is booked then.
         """
-        share = _checks.probability("share", share, one=True)
+        share = self._checked(share, label)
         samples = _checks.count("samples", samples, least=0)
         count = _checks.count("count", count)
-        if math.fsum([*self._shares, share]) > 1.0 + _SLACK:
-            raise OverBudgetError(f"share must be at most what is left, {self.left!r}; got {share!r} for {label!r}")
         if samples > self.samples_left:
             raise OverBudgetError(
                 f"samples must be at most what is left, {self.samples_left}; got {samples} for {label!r} "
@@ -119,14 +136,8 @@ class Account:
         self._events.append(Gaussian(mu, count, samples, self._relation, label))
         return mu
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an Account must stay where it is: a copy could spend the same budget twice")
 
-    def __repr__(self) -> str:
-        return f"Account({self._budget!r}, left={self.left:.6g})"
-
-
-class PureAccount:
+class PureAccount(_Filter):
     """A fully adaptive filter over releases that are differentially private with delta = 0.
 
     Parameters
@@ -153,37 +164,13 @@ class PureAccount:
     def __init__(self, budget: Budget) -> None:
         if budget.epsilon is None:
             raise ValueError(f"budget must be one of (epsilon and delta) for pure noise; got {budget!r}")
-        self._budget, self._epsilon = budget, budget.epsilon * (1.0 - 2.0 * _SLACK)
-        self._shares: list[float] = []
-        self._events: list[Event] = []
-
-    @property
-    def budget(self) -> Budget:
-        """The promise that is kept."""
-        return self._budget
-
-    @property
-    def left(self) -> float:
-        """The fraction of epsilon that is not spent, in [0, 1]."""
-        return max(0.0, 1.0 - math.fsum(self._shares))
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What was spent, in order."""
-        return tuple(self._events)
+        super().__init__(budget)
+        self._epsilon = budget.epsilon * (1.0 - 2.0 * _SLACK)
 
     def spend(self, *, share: float, label: str = "") -> float:
         """Book one release and return its epsilon; raise :class:`OverBudgetError` if less than ``share`` is left."""
-        share = _checks.probability("share", share, one=True)
-        if math.fsum([*self._shares, share]) > 1.0 + _SLACK:
-            raise OverBudgetError(f"share must be at most what is left, {self.left!r}; got {share!r} for {label!r}")
+        share = self._checked(share, label)
         epsilon = share * self._epsilon
         self._shares.append(share)
         self._events.append(ApproximateDP(epsilon, 0.0, label=label))
         return epsilon
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an account must stay where it is: a copy could spend the same budget twice")
-
-    def __repr__(self) -> str:
-        return f"PureAccount({self._budget!r}, left={self.left:.6g})"
