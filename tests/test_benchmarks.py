@@ -28,7 +28,7 @@ def accuracy(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "section", ["clean", "oracle", "small", "tables", "logistic", "safety", "equivariance", "time"]
+    "section", ["clean", "oracle", "random", "small", "tables", "logistic", "safety", "equivariance", "time"]
 )
 @pytest.mark.filterwarnings("ignore")
 def test_every_section_prints_and_writes_its_tables(section, accuracy, tmp_path, monkeypatch, capsys):
@@ -46,6 +46,7 @@ def test_every_section_is_tested(accuracy):
     assert list(accuracy.SECTIONS) == [
         "clean",
         "oracle",
+        "random",
         "small",
         "tables",
         "logistic",
@@ -82,6 +83,22 @@ def test_designs_have_a_signal_of_variance_one_and_comparable_variants():
     plain, moved = designs.linear_task("nl", 500, 4, 1), designs.linear_task("shift", 500, 4, 1)
     np.testing.assert_array_equal(plain.y, moved.y)
     np.testing.assert_allclose(np.abs(moved.X - plain.X), 1000.0, rtol=1e-12)
+
+
+def test_random_designs_have_a_signal_of_variance_one_and_stay_the_same():
+    import random_designs
+
+    seen = set()
+    for number in range(60):
+        design = random_designs.RandomDesign.drawn(number, (200,), (3,), (1.0,))
+        assert design == random_designs.RandomDesign.drawn(number, (200,), (3,), (1.0,))
+        task = design.task(1)
+        np.testing.assert_allclose(np.var(task.truth), 1.0, rtol=1e-3)
+        np.testing.assert_allclose(np.mean(task.truth), design.level, atol=1e-9)
+        np.testing.assert_array_equal(task.X, design.task(1).X)
+        seen.add((design.features, design.noise))
+    assert {features for features, _ in seen} == set(random_designs.FEATURES)
+    assert {noise for _, noise in seen} == set(random_designs.NOISES)
 
 
 def test_labels_score_the_truth_best():

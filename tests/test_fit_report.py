@@ -28,7 +28,7 @@ REPORTS = {
     "array": lambda: FitReport(tg.PrivateHuberRegressor().fit(X, Y)),
     "seeded": lambda: FitReport(tg.PrivateRidge(random_state=1).fit(X, Y), RECIPE),
     "not private": lambda: FitReport(tg.PrivateRidge(method="robust", scale=10.0, steps=2).fit(X, Y)),
-    "level only": lambda: FitReport(tg.PrivateRidge(epsilon=0.5).fit(np.tile(X, 20), Y)),
+    "level only": lambda: FitReport(tg.PrivateRidge(epsilon=0.5).fit(np.tile(X, 60), Y)),
     "two labels": lambda: FitReport(tg.PrivateLogisticRegression(classes=[False, True]).fit(X, X[:, 0] > 50)),
     "four labels": lambda: FitReport(tg.PrivateLogisticRegression().fit(X, np.digitize(X[:, 0], [30, 50, 70]))),
     "zCDP": lambda: FitReport(tg.PrivateRidge(method="trimmed", bounds=(-1e4, 1e4), steps=3).fit(X, Y)),

@@ -54,7 +54,7 @@ def test_parts_and_limits(base):
 def test_the_ratio_and_the_thresholds_are_those_of_the_default():
     found = plan(BASE)
     assert found.ratio == pytest.approx(2 * 21 / (30_000 * found.mu))
-    assert (found.largest_ratio, found.steps) == (small.RATIOS[False][1], sum(linear.STEPS))
+    assert (found.largest_ratio, found.steps) == (small.HIGH, sum(linear.STEPS))
     assert plan(replace(BASE, model="logistic")).largest_ratio == logistic.TOO_NOISY
     at = found.rows_for_slopes
     assert plan(replace(BASE, rows=at)).regime != "level only"

@@ -38,7 +38,7 @@ from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
-TOO_NOISY = 0.12  # noise-to-signal ratio from which only the level is fitted
+TOO_NOISY = 0.2  # noise-to-signal ratio from which only the level is fitted
 STEPS, QUIET = (9, 6, 5), (0.003, 0.03)  # steps up to a ratio, up to another, and beyond
 GROWTH = 1.8  # of the steps' shares: the first need only come near
 LEAST = (0.25, 0.7)  # mean slope of the score, over the prevalence: less is not believed (large and small budget)

@@ -33,7 +33,7 @@ _LOG_PRIOR -= np.log(np.sum(np.exp(_LOG_PRIOR)))
 FALSE_ALARM = 1e-5  # probability that noise alone is taken for a mode
 SIGNIFICANT, SURELY = 3.5, 4.5  # standard deviations from which a bin counts, and from which one alone does
 SOFT_END = 0.05  # an end is sharp if the next bin is below this fraction of the last,
-HESITATION = (1.0, 2.0)  # by so many standard deviations, in the first look and in a later one
+HESITATION = 2.0  # by so many standard deviations
 FALLING = 2.0  # standard deviations by which the last bin is below the one before it: a tail, whose end is soft
 ALONE, MISSING = 8.0, 4.0  # standard deviations of a bin beside which there are only zeros, and of what they may lack
 HIDDEN = 0.5  # of the rows in significant bins: more than these in others, and the histogram has missed the column
@@ -87,7 +87,7 @@ def read_first(counts: Array, sd: float) -> Reading:
     if not significant:
         significant = [max(range(max(mode - 2, 0), min(mode + 3, len(h))), key=lambda k: h[k])]
     significant = _upwards(h[:-1], sd, significant)
-    return _reading(counts, sd, significant, TOPS, HESITATION[0], coarse=bool(_COARSE[significant[-1]]))
+    return _reading(counts, sd, significant, TOPS, first=True, coarse=bool(_COARSE[significant[-1]]))
 
 
 def read_later(counts: Array, below: float, sd: float) -> Reading:
@@ -97,7 +97,7 @@ def read_later(counts: Array, below: float, sd: float) -> Reading:
     if not len(surely):
         return LOST
     significant = _upwards(h, sd, [k for k in range(int(surely[-1]) + 1) if h[k] > SIGNIFICANT * sd])
-    return _reading(counts, sd, significant, np.arange(below - len(h) + 1.0, below + 1.0), HESITATION[1])
+    return _reading(counts, sd, significant, np.arange(below - len(h) + 1.0, below + 1.0))
 
 
 def _upwards(h: Array, sd: float, significant: list[int]) -> list[int]:
@@ -110,14 +110,14 @@ def _upwards(h: Array, sd: float, significant: list[int]) -> list[int]:
 
 
 def _reading(
-    counts: Array, sd: float, significant: list[int], tops: Array, hesitation: float, coarse: bool = False
+    counts: Array, sd: float, significant: list[int], tops: Array, first: bool = False, coarse: bool = False
 ) -> Reading:
     zeros, h, last = float(counts[0]), np.append(counts[1:], [0.0, 0.0]), significant[-1]
     top = float(np.clip(tops[last], -990.0, 990.0))
     falling = last > 0 and h[last - 1] > h[last] + FALLING * sd
-    soft = bool(falling or h[last + 1] + hesitation * sd >= SOFT_END * h[last])
+    soft = bool(falling or h[last + 1] + HESITATION * sd >= SOFT_END * h[last])
     # A first look at zeros and one bin: at 1 these are 0/1 columns, however rare; elsewhere the bin must be large.
-    alone = hesitation == HESITATION[0] and (top == 0.0 or h[last] > ALONE * sd)
+    alone = first and (top == 0.0 or h[last] > ALONE * sd)
     alone = bool(alone and zeros + h[last] > 1.0 - MISSING * sd)
     soft = soft and not alone
     # 7/12 is the mean of x^2 over (1/2, 1]: what a row of the top bin adds to the mean square.

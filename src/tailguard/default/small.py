@@ -51,9 +51,9 @@ from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
-# Noise-to-signal ratios between which this fit is better than the default's two, with hints and without; and n mu up to
-# which it is with any.
-RATIOS, FEW = {True: (SMALL, 0.13), False: (0.04, 0.1)}, 500.0
+# Noise-to-signal ratio from which this fit is better than that of `linear`, with hints and without; n mu up to which it
+# is with any; and the ratio beyond which a level alone is.
+LOW, FEW, HIGH = {True: SMALL, False: 0.04}, 500.0, 0.25
 HISTOGRAM, MEAN = (0.034, 0.15), (0.03, 0.05)  # of the target: noise worth paying for, and the most to pay
 FEATURES = (0.03, 0.12), (0.08, 0.1)  # the same of features without hints
 LEVEL = (0.0215, 0.3)  # the same for its level, of which at least
@@ -68,9 +68,9 @@ RADIUS = 0.85  # of the weights in the Gram matrix, over sqrt(p)
 # are better than the first, with less they have further to go. The first half of them is not averaged.
 QUIET, NOISY = 0.04, 0.1
 STEPS = (8, 4)
-# How much more noise there is in slopes than is known of it, by noisy scales and clips: with hints, and, over the ratio
-# of noise to signal, without.
-INFLATED = {True: 0.0, False: 40.0}
+# How much more noise there is in slopes than is known of it, by noisy scales and clips: INFLATED times the ratio of
+# noise to signal, less what hints are worth.
+INFLATED, WORTH = 40.0, {True: 0.06, False: 0.0}
 ASKED, GROWTH = 3, 1.5  # steps before which the clip is asked for; growth of the shares of steps
 CLIPPED = (0.55, 0.45)  # quantile of the sizes of gradients at which they are clipped, likewise
 LEAST_CLIP = 0.35  # times the target's scale and sqrt(p): with most targets equal a quantile would draw it to nothing
@@ -83,9 +83,8 @@ DIAGONAL = 0.05  # least mean eigenvalue of the features' Gram matrix
 
 def is_small(queries: Queries, known: Known | None) -> bool:
     """Whether this fit is for them; public."""
-    low, high = RATIOS[_hinted(known)]
     size, ratio = queries.n * queries.mu, noise_to_signal(queries, queries.engine.columns + 1)
-    return size >= LEAST and ratio <= high and (size < FEW or ratio > low)
+    return size >= LEAST and ratio <= HIGH and (size < FEW or ratio > LOW[_hinted(known)])
 
 
 def step_count(ratio: float) -> int:
@@ -161,7 +160,7 @@ class SmallFit(LinearFit):
         self.tail = 0.35
         self.constant = float(average.value[0]) if self.intercept else 0.0
         W = design.whitening
-        inflation = max(1.0, INFLATED[hinted] * ratio)
+        inflation = max(1.0, INFLATED * (ratio - WORTH[hinted]))
         noise = (inflation * average.variance + clip * clip / p / queries.n) * W @ W.T
         self.noise = slope_noise(W, average.variance * np.eye(p))
         self.slopes = shrink(W @ average.value[1:], noise, design.covariance)

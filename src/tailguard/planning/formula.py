@@ -295,8 +295,8 @@ def _default_facts(s: Situation) -> tuple[float, int]:
     from tailguard.default import linear, small
 
     # A small fit, up to a ratio, and from some n mu on.
-    largest = min(small.RATIOS[False][1], 2.0 * (s.features + 1) / linear.LEAST)
-    return largest, sum(linear.STEPS) if s.ratio <= small.RATIOS[False][0] else small.step_count(s.ratio)
+    largest = min(small.HIGH, 2.0 * (s.features + 1) / linear.LEAST)
+    return largest, sum(linear.STEPS) if s.ratio <= small.LOW[False] else small.step_count(s.ratio)
 
 
 def _rows_for_slopes(s: Situation, largest: float) -> int:
@@ -336,7 +336,6 @@ def small_fit(s: Situation) -> bool:
     """Whether the default makes its fit for small budgets, which has constants of its own."""
     from tailguard.default import linear, small
 
-    low, high = small.RATIOS[False]
     size = s.rows * s.mu
-    inside = size >= linear.LEAST and s.ratio <= high and (size < small.FEW or s.ratio > low)
+    inside = size >= linear.LEAST and s.ratio <= small.HIGH and (size < small.FEW or s.ratio > small.LOW[False])
     return inside and s.model in ("ridge", "huber")
