@@ -252,7 +252,7 @@ def random_cell(design: random_designs.RandomDesign, seeds: Sequence[int]) -> di
 
 def random(run: Run) -> None:
     """Designs that nobody chose: 1e4 and 3e4 rows, features, noise and signal drawn; ratio to the oracle's DP-GD."""
-    count, seeds = (4, run.seed_range()) if run.quick else (160, run.seed_range())
+    count, seeds = 4 if run.quick else 160, run.seed_range()
     sizes = ((2000,), (2,), (1.0,)) if run.quick else ((10_000, 30_000), (2, 5, 10), (0.5, 1.0))
     drawn = [random_designs.RandomDesign.drawn(FIRST_SEED + k, *sizes) for k in range(count)]
     found = run.each(random_cell, [(design, seeds) for design in drawn])
@@ -663,7 +663,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--tables", type=int, default=1000, help="random tables of the safety section")
     parser.add_argument("--worst", type=int, default=20, help="seeds for the worst case of the tables section")
-    parser.add_argument("--workers", type=int, default=1, help="processes of the oracle and random sections")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the sections oracle, random and small")
     parser.add_argument("--quick", action="store_true", help="at most two seeds and few rows: does it run?")
     parser.add_argument("--data", default=os.environ.get("TAILGUARD_DATA"), help="folder with the real tables")
     parser.add_argument("--output", type=Path, default=Path("build/accuracy.md"), help="Markdown file")
