@@ -168,7 +168,7 @@ def test_where_asked_for_a_light_tail_is_truncated_further_out():
 
 
 def test_an_end_is_sharp_only_if_it_surely_is():
-    """Four zeros of five and a log-normal: cut at 4, its last bin, it loses .58 of its variance, once in 200 columns."""
+    """Four zeros of five and a log-normal: cut at its last bin it loses .58 of its variance, once in 200 columns."""
     rng = np.random.default_rng(6)
     Z = np.where(rng.random(20_000) < 0.8, 0.0, rng.lognormal(0.0, 1.0, 20_000))
     ends = [read_first(counts(Z, 0.014, rng), 0.014) for _ in range(4000)]
