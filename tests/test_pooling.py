@@ -14,7 +14,7 @@ from tailguard.default import logistic
 from tailguard.default.columns import Columns
 from tailguard.default.derivative import ClassDerivative, OddsDerivative, contrasts, mean_weights, rescaling
 from tailguard.default.pooling import Pool
-from tailguard.default.rows import bounded_score, largest_gap
+from tailguard.default.rows import bounded_score, class_weights
 from tailguard.default.whitening import RADIUS, TIGHT_CAP, Design
 from tailguard.means.queries import Noisy
 
@@ -139,7 +139,9 @@ def test_classes_have_the_derivative_of_their_own_points():
 
     def score(theta, truth):
         p, q = (softmax(a @ (Q @ x.reshape(classes - 1, d + 1)).T, axis=1) for x in (theta, truth))
-        gap = (p - q) @ Q / largest_gap(p)[:, None]
+        t, m = class_weights(p)
+        mean = np.sum(q * t, axis=1, keepdims=True) * m - q * t  # over the labels
+        gap = mean @ Q
         return np.einsum("ik,ij,i->kj", gap, a, model.weights).ravel()
 
     rng = np.random.default_rng(6)

@@ -4,7 +4,8 @@ The score of a row with design vector a, taken at coefficients theta_s while the
 
     w a (p(a theta_s) - p(a theta))/g = B (theta_s - theta),       B = E w a a' v/g,
 
-with v the slope of p between the two predictors: the derivative averaged over the way. It is taken over a model of the
+with v the slope of p between the two predictors: the derivative averaged over the way (of several classes, with the
+weights of their labels). It is taken over a model of the
 features. In whitened coordinates they are standard normal, so that B differs from a multiple of the identity only in
 the constant and in the plane of the two sets of coefficients (two classes), or is a mean over fixed public points
 (more). Real columns are not normal: the weights w make a rare 0/1 column look small. So B is rescaled column by
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, gammaincinv, softmax
 
-from tailguard.default.rows import largest_gap
+from tailguard.default.rows import class_weights
 from tailguard.default.whitening import RADIUS, TIGHT_CAP, Design
 
 Array = NDArray[np.float64]
@@ -105,16 +106,20 @@ class ClassDerivative:
         self.contrasts = contrasts(classes)
 
     def __call__(self, at: Array, to: Array) -> Array:
-        """Derivative at ``at`` over the way to ``to``: that of the softmax in the middle of the way."""
+        """Derivative at ``at`` over the way to ``to``: that of the softmax in the middle of the way, made symmetric."""
         Q, a = self.contrasts, self.points
         k, width = Q.shape[1], a.shape[1]
         at, to = Q @ at.reshape(k, width), Q @ to.reshape(k, width)
-        weight = self.weights / largest_gap(softmax(a @ at.T, axis=1))
+        t, m = class_weights(softmax(a @ at.T, axis=1))
         p = softmax(a @ ((at + to) / 2.0).T, axis=1)
-        mean, B = p @ Q, np.empty((k, width, k, width))
+        # Probabilities that change by v change the mean score by ``t v - m sum(t v)``.
+        changes = t[:, :, None] * p[:, :, None] * (Q - (p @ Q)[:, None, :])
+        slopes = Q.T @ changes - (m @ Q)[:, :, None] * changes.sum(axis=1)[:, None, :]
+        slopes = self.weights[:, None, None] * (slopes + slopes.transpose(0, 2, 1)) / 2.0
+        B = np.empty((k, width, k, width))
         for i in range(k):
             for j in range(i, k):
-                slope = weight * (p @ (Q[:, i] * Q[:, j]) - mean[:, i] * mean[:, j])
+                slope = slopes[:, i, j]
                 block = self.scale.T @ ((a * slope[:, None]).T @ a) @ self.scale
                 if not self.intercept:
                     block[0, 0] = float(slope.sum())

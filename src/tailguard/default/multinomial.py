@@ -1,8 +1,12 @@
 r"""The default for logistic regression with three or more classes.
 
-Newton steps on the score ``w (softmax(z) - onehot(y)) a' / g``, where g is the largest norm that
-``softmax(z) - onehot(y)`` has for any label: it depends on the features only, so the true coefficients still solve the
-equations, and the score has norm at most R whatever the label.
+Newton steps on the score ``t_y (m - e_y) w a' / g`` of a row with label y and class probabilities p = softmax(z): e_y is
+the y-th corner of the simplex, t_y a weight that falls with its distance from p, m the mean of the corners weighted by
+p t, and g the largest norm of ``t_k (m - e_k)`` for any label k. All of them depend on the features only and the mean
+over the labels is ``sum_k p_k t_k (m - e_k) = 0``, so the true coefficients still solve the equations; and the score has
+norm at most R whatever the label. Without the weights (t = 1, m = p) only the least likely label would have that norm,
+and likely ones would be less than the noise is made for: at n = 1e4, d = 10 and five classes that costs a sixth of the
+privacy noise's part of the risk.
 
 The derivative of the score couples all classes with all features. It is that of fixed public points, normal in whitened
 coordinates, rescaled by what the first Gram matrix found (`derivative`): a full Newton step without another look at the

@@ -26,3 +26,7 @@ BEYOND = 8  # clip((t - e)^2 - (t - eta)^2, most), e the line with its features 
 # Exponents of floats as `default_sums.column_counts` finds them: the bits, shifted, with 64 more for subnormal numbers.
 SUBNORMAL = 64
 EXPONENTS = 2049 + SUBNORMAL
+
+# Weights of labels in the score of several classes: the squared distance of a label's corner from the probabilities, at
+# least NEAREST, to the power -EVEN.
+EVEN, NEAREST = 0.4, 1e-3

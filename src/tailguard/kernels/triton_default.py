@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tailguard.kernels.codes import EVEN, NEAREST
 from tailguard.kernels.triton_launch import multiprocessors, power_of_two, prepared
 from tailguard.kernels.triton_passes import (
     PLAIN,
@@ -127,10 +128,12 @@ def class_scores(
         labels = y[at : at + len(rows)].to(torch.float64)
         at += len(rows)
         p = torch.softmax(a @ theta.T, dim=1)
-        largest = torch.sqrt(1.0 - 2.0 * p.min(dim=1).values + (p * p).sum(dim=1))
+        t = (1.0 - 2.0 * p + (p * p).sum(dim=1, keepdim=True)).clamp(min=NEAREST) ** -EVEN
+        m = p * t / (p * t).sum(dim=1, keepdim=True)
+        sizes = t * torch.sqrt((1.0 - 2.0 * m + (m * m).sum(dim=1, keepdim=True)).clamp(min=0.0))
         known = torch.arange(classes, device=X.device, dtype=torch.float64)
-        gap = (p - (labels[:, None] == known).to(torch.float64)) * (weight / largest)[:, None]
-        gap = torch.where(torch.isnan(labels)[:, None], 0.0, gap)
+        label = (labels[:, None] == known).to(torch.float64)
+        gap = (m - label) * (weight * (label * t).sum(dim=1) / sizes.max(dim=1).values)[:, None]
         size = torch.sqrt((gap * gap).sum(dim=1)) * torch.sqrt((a * a).sum(dim=1))
         gap = gap * _scaled_down(size, bound, per_unit)[:, None]
         for c in range(classes):

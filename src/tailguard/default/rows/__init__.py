@@ -17,7 +17,7 @@ object              one row                                norm at most       as
 `Score`             w a c(r), c a `Clip`                   R bound            steps: linear, Poisson
 `Widening`          w a (min(abs(r), c) - c/2)             R c/2              direction of a tilt: linear
 `LogisticScore`     w a (p - y)/max(p, 1 - p)              R                  steps: logistic
-`MultinomialScore`  (p - onehot(y))/g  (x)  w a            R                  steps: multinomial
+`MultinomialScore`  t_y (m - e_y)/g  (x)  w a              R                  steps: multinomial
 `Square`            min(r^2, c^2) - c^2/2                  c^2/2              variances
 `Uneven`            (a u, a, u/2), abs(a) <= 1/2           sqrt(3/4)          which clips: linear
 `Instrument`        (u, u clip(eta, 4)/2)                  sqrt(5)            tilt: linear
@@ -58,7 +58,7 @@ from tailguard.default.rows.design import (
     MultinomialScore,
     Score,
     Widening,
-    largest_gap,
+    class_weights,
 )
 from tailguard.default.rows.line import (
     Beyond,
@@ -109,9 +109,9 @@ __all__ = [
     "Vectors",
     "Widening",
     "bounded_score",
+    "class_weights",
     "exponent",
     "first_look",
-    "largest_gap",
     "later_look",
     "near_look",
 ]

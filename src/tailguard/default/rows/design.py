@@ -153,14 +153,22 @@ class LogisticScore(Vectors):
         passes(X).scores(X, y, *self.design.numbers, *at, bound, per_unit, total)
 
 
-def largest_gap(p: Array) -> Array:
-    """Largest norm of ``p - onehot(y)`` over the labels y: that of the least likely one."""
-    return np.sqrt(1.0 - 2.0 * np.min(p, axis=1) + np.sum(p * p, axis=1))
+def class_weights(p: Array) -> tuple[Array, Array]:
+    """Weights t of labels over the largest score g, and the point m that their scores start from, for probabilities p.
+
+    A row with label y has the score ``t_y (m - e_y)/g``, e_y the y-th corner of the simplex. Its mean over the labels
+    is zero whatever t is, if ``m = sum_k p_k t_k e_k / sum_k p_k t_k``.
+    """
+    square = np.sum(p * p, axis=1, keepdims=True)
+    t = np.maximum(1.0 - 2.0 * p + square, codes.NEAREST) ** -codes.EVEN
+    m = p * t / np.sum(p * t, axis=1, keepdims=True)
+    sizes = t * np.sqrt(np.maximum(1.0 - 2.0 * m + np.sum(m * m, axis=1, keepdims=True), 0.0))
+    return t / np.max(sizes, axis=1, keepdims=True), m
 
 
 @dataclass(frozen=True, eq=False)
 class MultinomialScore(Vectors):
-    """``(p - onehot(y))/g`` times ``w a``, for coefficients (classes, design coordinates)."""
+    """``t_y (m - e_y)/g`` times ``w a``, for coefficients (classes, design coordinates)."""
 
     design: Design
     theta: Array
@@ -173,9 +181,9 @@ class MultinomialScore(Vectors):
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """Scores of a block of rows, class by class."""
         a = self.design.vectors(X)
-        p = softmax(self.design.predictor(a, self.theta), axis=1)
-        gap = (p - (y[:, None] == np.arange(len(self.theta)))) / largest_gap(p)[:, None]
-        gap = np.where(np.isnan(y)[:, None], 0.0, gap)
+        t, m = class_weights(softmax(self.design.predictor(a, self.theta), axis=1))
+        label = y[:, None] == np.arange(len(self.theta))  # of none of the classes: no score
+        gap = np.sum(t, axis=1, where=label, keepdims=True) * (m - label)
         weighted = a * self.design.weights(a)[:, None]
         return np.asarray((gap[:, :, None] * weighted[:, None, :]).reshape(len(a), -1))
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tailguard.kernels.codes import EVEN, NEAREST
 from tailguard.kernels.compiling import njit
 from tailguard.kernels.default_sums.residuals import residuals, stretched, targets
 from tailguard.kernels.default_sums.tile import (
@@ -135,11 +136,12 @@ def scores(
 def class_scores(
     X, y, lower, upper, mean, scale, shift, rotation, constant, radius, cap, theta, bound, per_unit, total
 ):
-    """Add ``(p - onehot(y))/g`` times ``w a``, p the softmax of the predictors, class by class: (classes, 1 + d)."""
+    """Add ``t_y (m - e_y)/g`` times ``w a`` (`default.rows.class_weights`), class by class: (classes, 1 + d)."""
     n, d = shape_of(X)
     classes = theta.shape[0]
     z, a, acc = np.zeros((d, TILE)), np.empty((d + 1, TILE)), np.zeros((classes, d + 1))
     size, weight, spare, gap = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.empty((classes, TILE))
+    t = np.empty(classes)
     most = bound * per_unit * (1.0 + 1e-9)
     done = 0
     for start in range(0, n, TILE):
@@ -157,14 +159,24 @@ def class_scores(
             for c in range(classes):
                 gap[c, i] = math.exp(gap[c, i] - largest)
                 whole += gap[c, i]
-            least, square = 1.0, 0.0
+            square = 0.0
             for c in range(classes):
                 gap[c, i] /= whole
-                least = min(least, gap[c, i])
                 square += gap[c, i] * gap[c, i]
-            label = np.float64(y[start + i])
-            factor = weight[i] / math.sqrt(1.0 - 2.0 * least + square) if label == label else 0.0
-            norm = 0.0
+            whole = 0.0
+            for c in range(classes):
+                t[c] = max(1.0 - 2.0 * gap[c, i] + square, NEAREST) ** -EVEN
+                gap[c, i] *= t[c]
+                whole += gap[c, i]
+            square = 0.0
+            for c in range(classes):
+                gap[c, i] /= whole
+                square += gap[c, i] * gap[c, i]
+            label, own, largest = np.float64(y[start + i]), 0.0, 0.0
+            for c in range(classes):
+                largest = max(largest, t[c] * math.sqrt(max(1.0 - 2.0 * gap[c, i] + square, 0.0)))
+                own = t[c] if label == c else own
+            factor, norm = weight[i] * own / largest, 0.0
             for c in range(classes):
                 gap[c, i] = (gap[c, i] - (1.0 if label == c else 0.0)) * factor
                 norm += gap[c, i] * gap[c, i]
