@@ -55,10 +55,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.averaging import Average
+from tailguard.default.newton import Curvature
 from tailguard.default.quantiles import quantile
 from tailguard.default.rows import Fitted, Target
 from tailguard.default.scores import LevelRows, Score, ScoreRows, SignRows, SlopeRows
-from tailguard.default.whitening import Curvature, Design
+from tailguard.default.whitening import Design
 from tailguard.intervals import Uncertainty
 from tailguard.means.queries import Queries
 
@@ -109,7 +110,7 @@ def rewhiten(design: Design, bent: Curvature) -> tuple[Design, Curvature]:
     h = -np.linalg.solve(bent.inverse[1:, 1:], bent.inverse[1:, 0]) if design.intercept else np.zeros(d)
     B = np.linalg.cholesky(WEIGHT * bent.inverse[1:, 1:])
     shift = design.shift + np.linalg.solve(design.whitening.T, h)
-    flat = Curvature(WEIGHT * np.eye(d + 1), np.eye(d + 1) / WEIGHT, np.zeros((d + 1, d + 1)))
+    flat = Curvature.flat(d + 1, WEIGHT)
     W = _without(design.whitening @ B, design.columns.seen)
     return replace(design, shift=shift, whitening=W, cap=min(design.cap, CAP)), flat
 

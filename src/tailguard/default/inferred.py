@@ -44,6 +44,7 @@ from tailguard.default.inference import (
     rewhiten,
 )
 from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
+from tailguard.default.newton import Curvature
 from tailguard.default.quantiles import AROUND, GRID, quantile
 from tailguard.default.rows import Fitted, LogisticScore, Target
 from tailguard.default.scores import (
@@ -55,7 +56,7 @@ from tailguard.default.scores import (
     ScoreRows,
     TailScore,
 )
-from tailguard.default.whitening import Curvature, Design, curvature, decorrelate, standardised
+from tailguard.default.whitening import Design, curvature, decorrelate, standardised
 from tailguard.intervals import Uncertainty
 from tailguard.losses import Huber, Logistic, Loss, Poisson, Squared
 from tailguard.means.queries import Queries

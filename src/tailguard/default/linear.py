@@ -51,10 +51,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default import extent
-from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
+from tailguard.default.averaging import geometric, shrink, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
 from tailguard.default.locating import FAR, column_shares, locate_features, locate_target, noise_to_signal
+from tailguard.default.newton import Average, Iterate
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
 from tailguard.default.rows import (
     Clip,
@@ -97,8 +98,6 @@ LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
 WIDE_GRID = GRID[GRID >= 0.125]
 FURTHER = 2.0 ** np.arange(0.0, 8.01, 0.25)  # times a narrow clip, to find a wide one
-DAMPING, LIMIT = 0.9, 2.0
-INFLATION = 1.5  # of the privacy noise in shrinkage: steps correlate it
 # How often the variance of a change is taken off its square: of the level and of a multiplier of the line, which are
 # shrunk to what the steps found, and of a tilt in a direction that was seen.
 BELIEF, BELIEF_TILT = 2.0, 1.0
@@ -254,35 +253,35 @@ class LinearFit:
             return self._bulk_slopes(left, first)
 
         wide = self._wide_track()
-        theta = self._phase(0, wide, 1.0 - self.tail, np.zeros(p), PHASES["mean"][0] * left, first)
+        at = self._phase(0, wide, 1.0 - self.tail, Iterate.start(p), PHASES["mean"][0] * left, first)
         left *= 1.0 - PHASES["mean"][0]
-        first = self._table(theta, GRID)
-        self.own = self._uneven(theta, wide, first) > SURELY
+        first = self._table(at.theta, GRID)
+        self.own = self._uneven(at.theta, wide, first) > SURELY
         if self.own:
             self.tail = min(LARGEST_TAIL, UNEVEN_TAIL * signal)
-            self._wide_slopes(theta, left)
+            self._wide_slopes(at, left)
         else:
-            self._mean_slopes(theta, left + F_INSTRUMENT + F_TILT - F_FAR - F_WIDENING, first)
+            self._mean_slopes(at, left + F_INSTRUMENT + F_TILT - F_FAR - F_WIDENING, first)
 
     def _bulk_slopes(self, left: float, first: ScoreTable) -> None:
         """Narrow steps alone, and shrinkage."""
         assert self.design is not None
-        track, theta = _Track(Average(np.zeros(self.design.width))), np.zeros(self.design.width)
+        track, at = _Track(Average.empty(self.design.width)), Iterate.start(self.design.width)
         for phase, part in enumerate(PHASES["bulk"]):
-            theta = self._phase(phase, track, self.narrow, theta, part * left, first if phase == 0 else None)
-        self._narrow_slopes(track, theta)
+            at = self._phase(phase, track, self.narrow, at, part * left, first if phase == 0 else None)
+        self._narrow_slopes(track)
 
-    def _mean_slopes(self, theta: Array, left: float, first: ScoreTable) -> None:
+    def _mean_slopes(self, at: Iterate, left: float, first: ScoreTable) -> None:
         """Narrow steps after wide ones, and the direction in which residuals widen."""
         assert self.design is not None
-        track, last = _Track(Average(np.zeros(self.design.width))), _last()
-        theta = self._phase(1, track, self.narrow, theta, (1.0 - last) * left, first)
-        first = self._table(theta, self._clip(track) * AROUND)
+        track, last = _Track(Average.empty(self.design.width)), _last()
+        at = self._phase(1, track, self.narrow, at, (1.0 - last) * left, first)
+        first = self._table(at.theta, self._clip(track) * AROUND)
         left *= last
-        if self._widens(theta, track, first):
+        if self._widens(at.theta, track, first):
             left -= F_INSTRUMENT + F_TILT
-        theta = self._phase(2, track, self.narrow, theta, left, first)
-        self._narrow_slopes(track, theta)
+        self._phase(2, track, self.narrow, at, left, first)
+        self._narrow_slopes(track)
 
     def _widens(self, theta: Array, track: _Track, table: ScoreTable) -> bool:
         """Find the direction in which residuals widen, if any; the next ``table`` is made in the same pass."""
@@ -304,29 +303,30 @@ class LinearFit:
         self.direction = direction
         return True
 
-    def _narrow_slopes(self, track: _Track, theta: Array) -> None:
-        """Far clip, variance and shrinkage of narrow steps, whose last average is theta."""
-        design, queries = self.design, self.queries
+    def _narrow_slopes(self, track: _Track) -> None:
+        """Far clip, variance and shrinkage of narrow steps."""
+        design, queries, theta = self.design, self.queries, track.average.iterate.theta
         assert design is not None
         residual = Residual(design.fitted(theta), self.standard)
         self.wide_clip = quantile(queries, "clip", residual, 1.0 - self.tail, self._clip(track) * FURTHER, F_FAR)[0]
         self._measure_variance(theta)
         if self.intercept:
-            self.constant, self.settled = float(track.average.value[0]), True
-        variance = min(self.variance, (self._clip(track) / self.narrow) ** 2)  # as narrow steps feel it
-        self._shrink(design.whitening @ track.average.value[1:], track.average.variance, variance)
+            self.constant, self.settled = float(theta[0]), True
+        # As narrow steps feel it.
+        self._shrink(track.average.iterate, min(self.variance, (self._clip(track) / self.narrow) ** 2))
 
     def _wide_track(self) -> _Track:
         assert self.design is not None
-        return _Track(Average(np.zeros(self.design.width)), BEFORE if self.tail <= STRETCHED else 0.0, WIDE_GRID[0])
+        return _Track(Average.empty(self.design.width), BEFORE if self.tail <= STRETCHED else 0.0, WIDE_GRID[0])
 
-    def _shrink(self, slopes: Array, private: float, residual: float) -> None:
+    def _shrink(self, at: Iterate, residual: float) -> None:
         """Shrink slopes by their noise: that of the steps, and that of sampling residuals of a variance."""
-        design, inverse = self.design, self.curvature.inverse
+        design, curved = self.design, self.curvature
         assert design is not None
-        self.felt = residual
-        self.noise = slope_noise(design.whitening, private * inverse @ inverse)
-        self.slopes = shrink(slopes, self._covariance(INFLATION * private, residual), design.covariance)
+        self.felt, W = residual, design.whitening
+        self.noise = slope_noise(W, curved.covariance(at.noise, 0.0))
+        covariance = curved.covariance(at.noise, residual / self.queries.n)
+        self.slopes = shrink(W @ at.theta[1:], W @ covariance[1:, 1:] @ W.T, design.covariance)
 
     def _uneven(self, theta: Array, track: _Track, table: ScoreTable) -> float:
         """How surely sizes of residuals depend on the line; the next ``table`` is made in the same pass."""
@@ -338,17 +338,15 @@ class LinearFit:
         # The product of a and u has a variance of a quarter at most.
         return float(abs(product - 2.0 * size * half)) / math.hypot(sd, 0.5 / math.sqrt(self.queries.n))
 
-    def _wide_slopes(self, theta: Array, left: float) -> None:
+    def _wide_slopes(self, at: Iterate, left: float) -> None:
         """Wide steps alone, and shrinkage."""
-        design, track = self.design, self._wide_track()
-        assert design is not None
-        last = _last()
-        theta = self._phase(1, track, 1.0 - self.tail, theta, (1.0 - last) * left)
-        theta = self._phase(2, track, 1.0 - self.tail, theta, last * left)
+        track, last = self._wide_track(), _last()
+        at = self._phase(1, track, 1.0 - self.tail, at, (1.0 - last) * left)
+        at = self._phase(2, track, 1.0 - self.tail, at, last * left)
         self.wide_clip = self._clip(track)
-        self._measure_variance(theta)
-        self.constant = float(track.average.value[0]) if self.intercept else 0.0
-        self._shrink(design.whitening @ track.average.value[1:], track.average.variance, self.variance)
+        self._measure_variance(at.theta)
+        self.constant = float(at.theta[0]) if self.intercept else 0.0
+        self._shrink(at, self.variance)
 
     @staticmethod
     def _clip(track: _Track) -> float:
@@ -360,9 +358,9 @@ class LinearFit:
         return ScoreTable(self.design, theta, self.standard, grid, self.queries.n)
 
     def _phase(
-        self, phase: int, track: _Track, level: float, theta: Array, share: float, first: ScoreTable | None = None
-    ) -> Array:
-        """Steps of one kind from theta, whose ``first`` table is made already; returns their average."""
+        self, phase: int, track: _Track, level: float, at: Iterate, share: float, first: ScoreTable | None = None
+    ) -> Iterate:
+        """Steps of one kind from an iterate, whose ``first`` table is made already; returns the track's average."""
         design, queries = self.design, self.queries
         assert design is not None
         steps = STEPS[phase]
@@ -370,17 +368,16 @@ class LinearFit:
             table = first
             if t > 0 or table is None:
                 grid = GRID if track.clip is None else track.clip * AROUND
-                table = self._table(theta, grid[grid >= track.least])
+                table = self._table(at.theta, grid[grid >= track.least])
                 queries.together(table)
             found = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / 3.0 / steps, track.octaves)
             track.clip, (clip, inside) = found.value, self._stretched(found, level)
             score = table.score(clip)
             gradient, sd = queries.mean("steps", score, design.width, design.radius * clip.bound, share * part)
-            step = self.curvature.inverse @ (gradient / inside + self.curvature.penalty @ theta)
-            theta = into_ball(theta - DAMPING * step, LIMIT)
+            at = at.step(self.curvature, gradient / inside, sd / inside)
             if t >= SKIPPED[self.target][phase]:
-                track.average.add(theta, (sd / inside) ** 2)
-        return track.average.value
+                track.average.add(at, (sd / inside) ** 2)
+        return track.average.iterate
 
     def _stretched(self, found: Quantile, level: float) -> tuple[Clip, float]:
         """The clip of a step, and its mean slope: the fraction of rows inside it, and again of those in its stretch."""
@@ -398,13 +395,6 @@ class LinearFit:
         square, top = Square(self.design.fitted(theta), self.standard, self.wide_clip), self.wide_clip**2
         found, sd = self.queries.mean("variances", square, 1, top / 2.0, F_VARIANCE)
         self.variance = min(max(float(found[0]) + top / 2.0, 2.0 * sd), top)
-
-    def _covariance(self, privacy: float, residual: float) -> Array:
-        """Covariance of slopes: privacy noise of the steps plus sampling noise."""
-        assert self.design is not None
-        inverse, W = self.curvature.inverse, self.design.whitening
-        total = privacy * inverse @ inverse + residual / self.queries.n * inverse
-        return np.asarray(W @ total[1:, 1:] @ W.T)
 
     def look_at_target(self) -> None:
         """Without slopes: the scale of the target's tail only."""

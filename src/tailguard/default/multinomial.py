@@ -1,12 +1,11 @@
 r"""The default for logistic regression with three or more classes.
 
-Newton steps on the score ``t_y (m - e_y) w a' / g`` of a row with label y and class probabilities p = softmax(z): e_y is
-the y-th corner of the simplex, t_y a weight that falls with its distance from p, m the mean of the corners weighted by
-p t, and g the largest norm of ``t_k (m - e_k)`` for any label k. All of them depend on the features only and the mean
-over the labels is ``sum_k p_k t_k (m - e_k) = 0``, so the true coefficients still solve the equations; and the score has
-norm at most R whatever the label. Without the weights (t = 1, m = p) only the least likely label would have that norm,
-and likely ones would be less than the noise is made for: at n = 1e4, d = 10 and five classes that costs a sixth of the
-privacy noise's part of the risk.
+Newton steps on the score ``t_y (m - e_y) w a' / g`` of a row with label y and class probabilities p = softmax(z): e_y
+is the y-th corner of the simplex, t_y a weight that falls with its distance from p, m the mean of the corners weighted
+by p t, and g the largest norm of ``t_k (m - e_k)`` for any label k. All of them depend on the features only, and the
+mean over the labels is ``sum_k p_k t_k (m - e_k) = 0``: the true coefficients still solve the equations, and the score
+has norm at most R whatever the label. Without the weights (t = 1, m = p) only the least likely label would have that
+norm, and likely ones less than the noise is made for: with five classes that costs a sixth of the privacy noise.
 
 The derivative of the score couples all classes with all features. It is that of fixed public points, normal in whitened
 coordinates, rescaled by what the first Gram matrix found (`derivative`): a full Newton step without another look at the
@@ -32,7 +31,7 @@ from tailguard.default.columns import Columns, first_counts
 from tailguard.default.derivative import ClassDerivative
 from tailguard.default.linear import LEVEL_ONLY, Line
 from tailguard.default.locating import locate_features, noise_to_signal
-from tailguard.default.logistic import LEVEL, LIMIT, LIMITS, NEAR, OCTAVES, score_design
+from tailguard.default.logistic import LIMIT, LIMITS, NEAR, OCTAVES, score_design
 from tailguard.default.pooling import Pool
 from tailguard.default.rows import Membership, MultinomialScore
 from tailguard.default.whitening import Design
@@ -44,6 +43,7 @@ Array = NDArray[np.float64]
 TOO_NOISY, QUIET = 0.25, 0.03  # noise-to-signal ratios from which only levels are fitted; with which steps are many
 STEPS, GROWTH = (6, 5), 2.0  # steps, and the growth of their shares: the first need only come near
 FURTHEST = 8.0  # from zero, of the constants
+LEVEL = (0.012, 0.03)  # noise worth paying for in the levels, where steps start, and the most to pay
 
 
 def fit_multinomial(queries: Queries, classes: int, intercept: bool, known: Known | None = None) -> tuple[Line, float]:

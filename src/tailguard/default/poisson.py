@@ -23,7 +23,7 @@ import numpy as np
 from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
-from tailguard.default.linear import F_CLIP, INFLATION, LEVEL_ONLY, TAIL, TOO_NOISY, Line
+from tailguard.default.linear import F_CLIP, LEVEL_ONLY, TAIL, TOO_NOISY, Line
 from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.quantiles import AROUND, GRID, quantile
 from tailguard.default.rows import Clip, FittedMeans, Target
@@ -37,6 +37,7 @@ LARGEST = 5.0  # of the predictor, relative to the mean: a fitted mean is at mos
 LIMIT = 2.0
 LEVEL_SHARE = 0.15
 WIDEST = 0.35
+INFLATION = 1.5  # of the privacy noise in shrinkage: steps correlate it
 # As for lines, but nearer: far out, what an exponential makes of a noisy slope is larger than any line.
 WIDE, OCTAVES = 4.0, (-1.0, 0.0)
 

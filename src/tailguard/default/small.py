@@ -38,11 +38,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard import kernels
-from tailguard.default.averaging import Average, geometric, into_ball, shrink, slope_noise
+from tailguard.default.averaging import geometric, shrink
 from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
 from tailguard.default.linear import LEAST, UNSEEN, Line, LinearFit, nothing
 from tailguard.default.locating import FAR, locate_target, noise_to_signal
+from tailguard.default.newton import Average, Curvature, Iterate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import Target
 from tailguard.default.whitening import CORRELATION_FLOOR, RIDGE, Design
@@ -69,13 +70,15 @@ RADIUS = 0.85  # of the weights in the Gram matrix, over sqrt(p)
 QUIET, NOISY = 0.04, 0.1
 STEPS = (8, 4)
 # How much more noise there is in slopes than is known of it, by noisy scales and clips: INFLATED times the ratio of
-# noise to signal, less what hints are worth.
-INFLATED, WORTH = 40.0, {True: 0.06, False: 0.0}
+# noise to signal, less what hints are worth; and more the nearer n mu is to FEWEST, without hints.
+INFLATED, WORTH, FEWEST = 40.0, {True: 0.06, False: 0.0}, {True: 0.0, False: 95.0}
+# Fraction of an error that a step takes off; the least of that, where columns are rare, over the same; and how much of
+# the noise that adds up there over the steps counts, since it is not sure that they are.
+CONTRACTION, LEAST_CONTRACTION, CARRIED = 0.7, 0.1, 0.2
 ASKED, GROWTH = 3, 1.5  # steps before which the clip is asked for; growth of the shares of steps
 CLIPPED = (0.55, 0.45)  # quantile of the sizes of gradients at which they are clipped, likewise
 LEAST_CLIP = 0.35  # times the target's scale and sqrt(p): with most targets equal a quantile would draw it to nothing
 AGAIN = 2.0 ** np.arange(-1.5, 0.51, 0.5)  # times an earlier clip
-LIMIT = 2.0
 BEYOND_LEVEL = 3.5  # fraction beyond the clip of the level, over its noise: with a clip so noisy, rather too wide
 WEIGHT = 0.6  # about the mean weight of a row in the Gram matrix: whitened coordinates have variance 1/.6
 DIAGONAL = 0.05  # least mean eigenvalue of the features' Gram matrix
@@ -136,38 +139,44 @@ class SmallFit(LinearFit):
         """One Gram matrix, a few steps, shrinkage."""
         queries = self.queries
         self.level_share = max(LEAST_LEVEL, queries.share_for(2.0, *LEVEL))
-        design = self.design = whitened(queries, columns, self.intercept, F_GRAM[hinted])
+        self.design, curved = whitened(queries, columns, self.intercept, F_GRAM[hinted])
+        design = self.design
         p, clip = design.width, 0.0
         # Less for the level than that if a target far away has cost much.
         left = queries.account.left - F_CLIP
         self.level_share = min(self.level_share, left / 2.0)
         left -= self.level_share
-        theta, average = np.zeros(p), Average(np.zeros(p))
+        at, average = Iterate.start(p), Average.empty(p)
         ratio = noise_to_signal(queries, p)
         steps = step_count(ratio)
         clipped, grid = _between(ratio, *CLIPPED), GRID[GRID >= LEAST_CLIP] * math.sqrt(p)
         for t, part in enumerate(geometric(steps, GROWTH)):
-            score = JointScore(design, theta, self.standard)
+            score = JointScore(design, at.theta, self.standard)
             if t < ASKED:
                 near = grid if t == 0 else np.unique(np.maximum(clip * AGAIN, grid[0]))
                 clip = quantile(queries, "clip", score.sizes, clipped, near, F_CLIP / ASKED)[0]
             gradient, sd = queries.mean("steps", replace(score, clip=clip), p, clip, left * part)
-            theta = into_ball(theta - gradient, LIMIT)
+            at = at.step(curved, gradient, sd, damping=1.0)
             if t >= steps // 2:
-                average.add(theta, sd * sd)
+                average.add(at, sd * sd)
         # A residual of median size, from the median of |a| |r|.
         self.wide_clip = 1.3 * clip / math.sqrt(1.0 + (p - 1) / WEIGHT)
         self.tail = 0.35
-        self.constant = float(average.value[0]) if self.intercept else 0.0
-        W = design.whitening
+        at, W = average.iterate, design.whitening
+        self.constant = float(at.theta[0]) if self.intercept else 0.0
         inflation = max(1.0, INFLATED * (ratio - WORTH[hinted]))
-        noise = (inflation * average.variance + clip * clip / p / queries.n) * W @ W.T
-        self.noise = slope_noise(W, average.variance * np.eye(p))
-        self.slopes = shrink(W @ average.value[1:], noise, design.covariance)
+        inflation *= 1.0 + (FEWEST[hinted] / (queries.n * queries.mu)) ** 4
+        private = np.maximum(average.variance, CARRIED * np.sum(at.noise**2, axis=0))[1:]
+        self.noise = np.sqrt((W * W) @ private)
+        noise = (W * (inflation * private + clip * clip / p / queries.n)) @ W.T
+        self.slopes = shrink(W @ at.theta[1:], noise, design.covariance)
 
 
-def whitened(queries: Queries, columns: Columns, intercept: bool, share: float) -> Design:
-    """Centres, common scale and correlations from one Gram matrix, each shrunk by its known noise."""
+def whitened(queries: Queries, columns: Columns, intercept: bool, share: float) -> tuple[Design, Curvature]:
+    """Centres, common scale and correlations from one Gram matrix, each shrunk by its known noise; and what steps feel.
+
+    Where features hardly vary, the eigenvalue that they are whitened by is raised: a step takes less off an error.
+    """
     d = len(columns.mean)
     radius = RADIUS * math.sqrt(d + 1)
     raw = Design(columns, np.zeros(d), np.eye(d), np.eye(d), intercept, radius, 1.0)
@@ -185,9 +194,11 @@ def whitened(queries: Queries, columns: Columns, intercept: bool, share: float) 
     apart = S - level * np.eye(d)
     keep = _kept(float(np.sum(apart * apart)), sd * sd * d * (d + 1) / 2.0)
     values, V = np.linalg.eigh(level * np.eye(d) + keep * apart)
-    values = np.maximum(values, 0.0) + RIDGE * keep * sd * math.sqrt(2.0 * d)
-    values = np.maximum(values, CORRELATION_FLOOR * level)
-    return replace(raw, shift=shift, whitening=V / np.sqrt(values), covariance=(V * values) @ V.T / level)
+    found = np.maximum(values, 0.0)
+    values = np.maximum(found + RIDGE * keep * sd * math.sqrt(2.0 * d), CORRELATION_FLOOR * level)
+    felt = CONTRACTION * np.maximum(np.append(1.0, found / values), LEAST_CONTRACTION)
+    design = replace(raw, shift=shift, whitening=V / np.sqrt(values), covariance=(V * values) @ V.T / level)
+    return design, Curvature.flat(d + 1, 1.0, felt)
 
 
 def _kept(square: float, noise: float) -> float:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from tailguard import kernels
 from tailguard.default.columns import Columns
+from tailguard.default.newton import Curvature
 from tailguard.default.rows import DesignGram, DesignRows, Fitted
 from tailguard.means.queries import Noisy, Queries
 
@@ -37,6 +38,7 @@ CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over the
 # centre h, a quotient, far away.
 LEAST_WEIGHT = 0.45
 ALIKE, CLEAR = (0.5, 2.0), 4.0  # limits of what is taken out of a scale; noise beyond which a variance must be
+LEAST_CURVATURE = 0.3  # over their mean, that is believed in: less may be noise, and would say that nothing is known
 RIDGE = 0.6  # of the spectral noise, added to eigenvalues
 DIAGONAL = 4.0  # sd that none of the entries on its diagonal is likely to be off by
 PRECISION = 0.05  # spectral noise that is worth paying for
@@ -159,15 +161,6 @@ def _unlike(columns: Columns, variance: Array, sd: float) -> Array:
     return np.where(graded, np.clip(np.sqrt(np.maximum(variance, 0.0) / middle), *ALIKE), 1.0)
 
 
-@dataclass(frozen=True)
-class Curvature:
-    """Curvature of the score, its inverse, and the ridge penalty that the floor on its eigenvalues amounts to."""
-
-    matrix: Array
-    inverse: Array
-    penalty: Array
-
-
 def curvature(queries: Queries, design: Design) -> Curvature:
     """Second Gram matrix, shrunk to a multiple of the identity by the known noise, its eigenvalues bounded below.
 
@@ -187,7 +180,7 @@ def curvature(queries: Queries, design: Design) -> Curvature:
     values = np.maximum(values, 0.0)
     raised = np.maximum(values + RIDGE * noise, CURVATURE_FLOOR * level)
     floored = np.where(raised <= CURVATURE_FLOOR * level, raised - values, 0.0)
-    return Curvature((V * raised) @ V.T, (V / raised) @ V.T, (V * floored) @ V.T)
+    return Curvature(V, raised, np.maximum(values, LEAST_CURVATURE * level), floored)
 
 
 def _kept(found: Array, noise: float) -> float:

@@ -1,0 +1,110 @@
+r"""Damped Newton steps, their average, and the privacy noise that is known to be in both.
+
+A step with curvature H moves the coefficients by ``-b H^-1 (g + P theta)``, g a released gradient and P the penalty of
+H's floor. In a direction in which the rows have the curvature h it keeps a fraction ``1 - b h/H`` of an error and adds
+``b/H`` times the noise of g. Where h is what H is, an iterate forgets the noise of all releases but its own, and an
+average has that of so many independent ones. Where features hardly vary, as rare columns, H is raised for stability: h
+is a fraction of it, noise adds up over the steps, and an average has several times what independent iterates had. So
+each iterate carries what of every release's noise is in it, direction by direction. All of it is post-processing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.default.averaging import into_ball
+
+Array = NDArray[np.float64]
+
+DAMPING, LIMIT = 0.9, 2.0  # of a step, and the largest norm of coefficients
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """Curvature of a score: its directions, what is used along them, what was found, and what of the former is a floor.
+
+    The floor amounts to a ridge penalty.
+    """
+
+    directions: Array
+    used: Array
+    found: Array
+    floored: Array
+
+    @classmethod
+    def flat(cls, width: int, used: float, found: Array | None = None) -> Curvature:
+        """The same in all directions; found may be less."""
+        same = np.full(width, used)
+        return cls(np.eye(width), same, same if found is None else found, np.zeros(width))
+
+    @cached_property
+    def matrix(self) -> Array:
+        """What is used, as a matrix."""
+        return self._along(self.used)
+
+    @cached_property
+    def inverse(self) -> Array:
+        """Inverse of what is used."""
+        return self._along(1.0 / self.used)
+
+    @cached_property
+    def penalty(self) -> Array:
+        """Ridge penalty that the floor amounts to."""
+        return self._along(self.floored)
+
+    def covariance(self, noise: Array, residual: float) -> Array:
+        """Covariance of coefficients with the noise of releases in them and residuals of a variance over n rows."""
+        return self._along(np.sum(noise * noise, axis=0) + residual / (self.found + self.floored))
+
+    def _along(self, values: Array) -> Array:
+        return np.asarray((self.directions * values) @ self.directions.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """Coefficients, and what of the noise of each release is in them: (releases, directions of the curvature)."""
+
+    theta: Array
+    noise: Array
+
+    @classmethod
+    def start(cls, width: int) -> Iterate:
+        """Zero."""
+        return cls(np.zeros(width), np.zeros((0, width)))
+
+    def step(self, curved: Curvature, gradient: Array, sd: float, damping: float = DAMPING) -> Iterate:
+        """The next one, by a gradient whose noise has a standard deviation."""
+        theta = self.theta - damping * curved.inverse @ (gradient + curved.penalty @ self.theta)
+        kept = 1.0 - damping * (curved.found + curved.floored) / curved.used
+        return Iterate(into_ball(theta, LIMIT), np.vstack([kept * self.noise, damping * sd / curved.used]))
+
+
+@dataclass
+class Average:
+    """Inverse-variance average of iterates, as if the noise of each were its own."""
+
+    iterate: Iterate
+    _precision: float = field(default=0.0, init=False)
+
+    @classmethod
+    def empty(cls, width: int) -> Average:
+        """Of none: zero."""
+        return cls(Iterate.start(width))
+
+    def add(self, iterate: Iterate, variance: float) -> None:
+        """Add one with the variance of its own noise."""
+        before, later = self.iterate, len(iterate.noise) - len(self.iterate.noise)
+        noise = np.vstack([before.noise, np.zeros((later, len(before.theta)))])
+        self._precision += 1.0 / variance
+        part = 1.0 / (variance * self._precision)
+        theta = before.theta + part * (iterate.theta - before.theta)
+        self.iterate = Iterate(theta, noise + part * (iterate.noise - noise))
+
+    @property
+    def variance(self) -> float:
+        """Variance of the average if the noise of each were its own."""
+        return 1.0 / self._precision
