@@ -22,7 +22,8 @@ def table(n: int, seed: int, d: int = D, dtype=np.float64) -> tuple[np.ndarray, 
     for values in (X, y):
         wild = rng.random(values.shape) < 0.2
         values[wild] = rng.choice(np.array(HOSTILE), wild.sum())
-    y[rng.random(n) < 0.3] = 1.0  # a label
+    labels = rng.random(n) < 0.3
+    y[labels] = rng.integers(0, 3, labels.sum())
     with np.errstate(over="ignore"):
         X = X.astype(dtype)
     X.flags.writeable = y.flags.writeable = False

@@ -91,6 +91,47 @@ def test_a_vector_with_an_entry_that_is_no_number_adds_nothing(rotated):
     assert added[:, :-1].any() == (rotated == 1.0)
 
 
+# ---------------------------------------------------------------- several classes
+
+
+def probabilities():
+    """Certain, nearly certain, even and random probabilities of four classes."""
+    rng = np.random.default_rng(4)
+    rows = [np.eye(4), np.full((1, 4), 0.25), [[0.5, 0.5, 0.0, 0.0]], [[1.0 - 3e-16, 1e-16, 1e-16, 1e-300]]]
+    return np.vstack([*rows, rng.dirichlet(np.full(4, 0.1), 200), rng.dirichlet(np.full(4, 3.0), 200)])
+
+
+def test_scores_of_several_classes_have_mean_zero_and_the_largest_has_length_one():
+    p = probabilities()
+    t, m = r.class_weights(p)
+    scores = t[:, :, None] * (m[:, None, :] - np.eye(4))  # of each label
+    np.testing.assert_allclose(np.einsum("ik,ikj->ij", p, scores), 0.0, atol=1e-12)
+    lengths = np.linalg.norm(scores, axis=2)
+    np.testing.assert_allclose(lengths.max(axis=1), 1.0, rtol=1e-12)
+    assert np.all(np.isfinite(scores))
+    # Likely labels are nearer to what the noise is made for than those of the plain score, p - e_y over its largest.
+    likely = np.arange(len(p)), p.argmax(axis=1)
+    plain = np.linalg.norm(p[:, None, :] - np.eye(4), axis=2)
+    assert np.all(lengths[likely] >= (plain / plain.max(axis=1, keepdims=True))[likely] - 1e-12)
+
+
+def test_of_two_classes_there_is_one_score():
+    z = np.linspace(-30.0, 30.0, 61)
+    p = 1.0 / (1.0 + np.exp(-z))
+    t, m = r.class_weights(np.column_stack([1.0 - p, p]))
+    for label in (0, 1):
+        score = t[:, label] * (m[:, 1] - label) * math.sqrt(2.0)  # along the diagonal of the simplex
+        np.testing.assert_allclose(score, r.bounded_score(z, np.full(61, float(label))), atol=1e-9)
+
+
+def test_a_label_of_none_of_the_classes_has_no_score():
+    score = r.MultinomialScore(design(), np.zeros((3, D + 1)))
+    X = np.random.default_rng(5).standard_normal((4, D))
+    for label in (np.nan, -1.0, 3.0, 0.5):
+        assert not np.any(score(X, np.full(4, label)))
+        assert not np.any(score.clipped(Grid.of(L2Clip(1.5), 4))(X, np.full(4, label)))
+
+
 @pytest.mark.parametrize("bits", [30, 40])
 def test_a_row_of_a_table_that_would_be_too_long_is_counted_only(bits):
     """Whatever units the kernel is asked for: its sums have room for 2^30 a row."""

@@ -150,7 +150,9 @@ def _by_pool(queries: Queries, known: Known, pool: Integers, part: float, centre
             break
         centre = mean
     if not seen and np.all(known.bounded[pool]):
-        return _guess(low, high)
+        # Most values are where one looked, and the others too few to be seen: as wide as the range allows, since steps
+        # on features that are wider than they seem do not converge.
+        return replace(_guess(low, high), scale=(high - low) / 2.0)
     mean = mean if centred else centre  # what the scale is about
     reach = np.full(k, REACH * top)
     return Columns(shift + unit * centre, unit * reach, shift + unit * mean, unit * scale, np.full(k, seen))

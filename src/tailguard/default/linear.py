@@ -85,6 +85,9 @@ PHASES = {"mean": (0.15, 0.30, 0.55), "bulk": (0.12, 0.33, 0.55)}
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
 STEPS = (3, 4, 4)  # of each phase,
 SKIPPED = {"mean": (1, 1, 0), "bulk": (2, 0, 0)}  # and those not averaged
+# Of the mean curvature, the least that the first wide steps use: their noise is large, and where there is little
+# curvature, as in rare columns, later steps would not forget it.
+CALM = 0.5
 NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip where there is little noise,
 NARROWER = 0.2  # and how much less where there is much
 TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-to-signal ratio of a score; the most
@@ -363,7 +366,9 @@ class LinearFit:
         """Steps of one kind from an iterate, whose ``first`` table is made already; returns the track's average."""
         design, queries = self.design, self.queries
         assert design is not None
-        steps = STEPS[phase]
+        steps, curved = STEPS[phase], self.curvature
+        if phase == 0 and self.target == "mean":
+            curved = curved.calm(CALM)
         for t, part in enumerate(geometric(steps)):
             table = first
             if t > 0 or table is None:
@@ -374,7 +379,7 @@ class LinearFit:
             track.clip, (clip, inside) = found.value, self._stretched(found, level)
             score = table.score(clip)
             gradient, sd = queries.mean("steps", score, design.width, design.radius * clip.bound, share * part)
-            at = at.step(self.curvature, gradient / inside, sd / inside)
+            at = at.step(curved, gradient / inside, sd / inside)
             if t >= SKIPPED[self.target][phase]:
                 track.average.add(at, (sd / inside) ** 2)
         return track.average.iterate

@@ -47,6 +47,7 @@ LIMIT = 6.0
 LIMITS = (-12.0, 12.0)  # of fitted log-odds: a truncated feature can still be far out
 LEVEL = (0.004, 0.03)  # noise worth paying for in the level, and the most to pay
 F_INSTRUMENT = 0.01
+RADIUS = 0.6  # of the weights, over sqrt(p): nearer than for lines, since no residual adds to how far out a row is
 UNCAPPED = 1e9  # of w |a|^2: a Gram matrix needs a bound on it, the score does not
 # Log-odds are rarely linear far out: a soft end is truncated at twice its bound, up to four times nearer in a heavy
 # tail, and up to four times as far where a tail falls fast.
@@ -90,7 +91,8 @@ def fit_log_odds(queries: Queries, intercept: bool, known: Known | None = None) 
 
 def score_design(queries: Queries, columns: Columns, intercept: bool) -> Design:
     """Decorrelated features; their weights bound the score by R, and no second moment, so there is no cap."""
-    return replace(decorrelate(queries, standardised(columns, intercept)), cap=UNCAPPED)
+    design = decorrelate(queries, standardised(columns, intercept))
+    return replace(design, radius=RADIUS * math.sqrt(design.width), cap=UNCAPPED)
 
 
 def prevalence(queries: Queries, share: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ each iterate carries what of every release's noise is in it, direction by direct
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +40,10 @@ class Curvature:
         """The same in all directions; found may be less."""
         same = np.full(width, used)
         return cls(np.eye(width), same, same if found is None else found, np.zeros(width))
+
+    def calm(self, least: float) -> Curvature:
+        """For smaller steps where there is little curvature: used are at least so much of the mean."""
+        return replace(self, used=np.maximum(self.used, least * float(np.mean(self.used))))
 
     @cached_property
     def matrix(self) -> Array:

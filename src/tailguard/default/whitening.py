@@ -180,7 +180,8 @@ def curvature(queries: Queries, design: Design) -> Curvature:
     values = np.maximum(values, 0.0)
     raised = np.maximum(values + RIDGE * noise, CURVATURE_FLOOR * level)
     floored = np.where(raised <= CURVATURE_FLOOR * level, raised - values, 0.0)
-    return Curvature(V, raised, np.maximum(values, LEAST_CURVATURE * level), floored)
+    found = np.minimum(np.maximum(values, LEAST_CURVATURE * level), raised - floored)
+    return Curvature(V, raised, found, floored)
 
 
 def _kept(found: Array, noise: float) -> float:
