@@ -419,17 +419,21 @@ def test_a_range_that_is_nowhere_near_a_column_is_a_mistake():
         assert model.coef_[1] == pytest.approx(1.0, abs=0.3)
 
 
-def test_ranges_of_rare_columns_do_not_make_slopes_of_noise():
+@pytest.mark.parametrize("measured", [0, 5], ids=["indicators alone", "beside measurements"])
+def test_ranges_of_rare_columns_do_not_make_slopes_of_noise(measured):
     """Most values are at one end of their range and the others too few to be seen: nothing is narrower than it is."""
     risks, n, prevalences = [], 3000, np.geomspace(0.5, 0.003, 5)
+    hints = tg.Hints(ranges=[(-5.0, 5.0)] * measured + [(0.0, 1.0)] * 5)
     for seed in range(8):
         rng = np.random.default_rng([seed, 60])
-        X, fresh = (rng.random((rows, 5)) < prevalences for rows in (n, 20_000))
-        w = rng.standard_normal(5) / np.sqrt(prevalences)
+        X, fresh = (
+            np.column_stack([rng.standard_normal((rows, measured)), rng.random((rows, 5)) < prevalences])
+            for rows in (n, 20_000)
+        )
+        w = rng.standard_normal(measured + 5) / fresh.std(axis=0)
         w /= np.std(fresh @ w)
-        y = X @ w + rng.lognormal(0.0, 1.0, n)
-        hints = tg.Hints(ranges=[(0.0, 1.0)] * 5)
-        model = tg.PrivateRidge(0.5, hints=hints, random_state=seed).fit(X.astype(float), y)
-        risks.append(0.5 * np.var(model.predict(fresh.astype(float)) - fresh @ w))
+        y = X @ w + rng.lognormal(0.0, 0.5, n)
+        model = tg.PrivateRidge(0.5, hints=hints, random_state=seed).fit(X, y)
+        risks.append(0.5 * np.var(model.predict(fresh) - fresh @ w))
     assert np.median(risks) < 0.3  # predicting the mean costs .5
-    assert np.max(risks) < 1.0
+    assert np.max(risks) < 0.7

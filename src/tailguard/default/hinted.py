@@ -13,10 +13,11 @@ exchangeable, or a range   k counts of exponents of ``(x - shift)/half``     sqr
 of k such columns          the mean over the k columns of ``clip(v, +-1)``   2                      `MEAN`
 =========================  ================================================  =====================  =================
 
-Columns that are exchangeable, and all columns with nothing but a range *in units of their range*, are pooled: k values
-of one row give one histogram, as noisy as that of a single column. A row adds k counts wherever its values fall,
-replacing it moves at most k from some bins to others: an L2 change of at most ``sqrt(2) k``, reached if all were in one
-bin. A mean of k numbers in [-1, 1] is in [-1, 1]. Neither proof asks whether the hint is true.
+Columns that are exchangeable, those with a range of 0 to 1, and all others with nothing but a range *in units of their
+range*, are pooled: k values of one row give one histogram, as noisy as that of a single column. A row adds k counts
+wherever its values fall, replacing it moves at most k from some bins to others: an L2 change of at most ``sqrt(2) k``,
+reached if all were in one bin. A mean of k numbers in [-1, 1] is in [-1, 1]. Neither proof asks whether the hint is
+true.
 
 For pooled columns that are less alike than was said, the common scale is too large for some and too small for others.
 The Gram matrix of the steps (`tailguard.default.small`) sees it if it is large; else it costs accuracy.
@@ -84,7 +85,10 @@ def locate_known(queries: Queries, known: Known, centred: bool, broader: float =
     d = len(known.lower)
     columns = Columns(np.zeros(d), np.ones(d), np.zeros(d), np.ones(d), np.zeros(d, bool))
     kind = np.where(known.few, _FEW, np.where(np.isfinite(known.root), _MOMENT, known.group))
-    pools = [pool for pool in (*_groups(kind), np.flatnonzero(kind == _RANGE)) if len(pool)]
+    # A range of 0 to 1 is that of indicators, which are nothing like measurements in units of theirs.
+    unit, ranges = (known.lower == 0.0) & (known.upper == 1.0), kind == _RANGE
+    alike = (*_groups(kind), np.flatnonzero(ranges & unit), np.flatnonzero(ranges & ~unit))
+    pools = [pool for pool in alike if len(pool)]
     parts = [(which, _by_moment(known, which)) for which in [np.flatnonzero(kind == _MOMENT)]]
     few = np.flatnonzero(kind == _FEW)
     parts += [(few, _by_values(queries, known, few))] if len(few) else []
