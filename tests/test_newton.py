@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tailguard.default.newton import DAMPING, LIMIT, Average, Curvature, Iterate
+from tailguard.default.newton import DAMPING, LIMIT, Averaged, Curvature, Iterate
 
 P, STEPS, SKIPPED = 4, 8, 2
 
@@ -20,7 +20,7 @@ def curvature(found, used, floored=None, seed=0):
 def averaged(curved, solution, sd, rng):
     """The average of steps on a quadratic whose curvature is the one found."""
     true = (curved.directions * curved.found) @ curved.directions.T
-    at, average = Iterate.start(P), Average.empty(P)
+    at, average = Iterate.start(P), Averaged.empty(P)
     for t in range(STEPS):
         gradient = true @ (at.theta - solution) + sd * rng.standard_normal(P)
         at = at.step(curved, gradient, sd)

@@ -55,7 +55,7 @@ from tailguard.default.averaging import geometric, shrink, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
 from tailguard.default.locating import FAR, column_shares, locate_features, locate_target, noise_to_signal
-from tailguard.default.newton import Average, Iterate
+from tailguard.default.newton import Averaged, Iterate
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
 from tailguard.default.rows import (
     Clip,
@@ -137,7 +137,7 @@ UNSEEN = "zero: no scale of the target in sight at this epsilon"
 class _Track:
     """Iterates of one target: their average, where its clips are stretched, the least and the latest clip."""
 
-    average: Average
+    average: Averaged
     octaves: float = 0.0  # before the clip; 0 for plain ones
     least: float = 0.0
     clip: float | None = None
@@ -269,7 +269,7 @@ class LinearFit:
     def _bulk_slopes(self, left: float, first: ScoreTable) -> None:
         """Narrow steps alone, and shrinkage."""
         assert self.design is not None
-        track, at = _Track(Average.empty(self.design.width)), Iterate.start(self.design.width)
+        track, at = _Track(Averaged.empty(self.design.width)), Iterate.start(self.design.width)
         for phase, part in enumerate(PHASES["bulk"]):
             at = self._phase(phase, track, self.narrow, at, part * left, first if phase == 0 else None)
         self._narrow_slopes(track)
@@ -277,7 +277,7 @@ class LinearFit:
     def _mean_slopes(self, at: Iterate, left: float, first: ScoreTable) -> None:
         """Narrow steps after wide ones, and the direction in which residuals widen."""
         assert self.design is not None
-        track, last = _Track(Average.empty(self.design.width)), _last()
+        track, last = _Track(Averaged.empty(self.design.width)), _last()
         at = self._phase(1, track, self.narrow, at, (1.0 - last) * left, first)
         first = self._table(at.theta, self._clip(track) * AROUND)
         left *= last
@@ -320,7 +320,7 @@ class LinearFit:
 
     def _wide_track(self) -> _Track:
         assert self.design is not None
-        return _Track(Average.empty(self.design.width), BEFORE if self.tail <= STRETCHED else 0.0, WIDE_GRID[0])
+        return _Track(Averaged.empty(self.design.width), BEFORE if self.tail <= STRETCHED else 0.0, WIDE_GRID[0])
 
     def _shrink(self, at: Iterate, residual: float) -> None:
         """Shrink slopes by their noise: that of the steps, and that of sampling residuals of a variance."""

@@ -88,14 +88,14 @@ class Iterate:
 
 
 @dataclass
-class Average:
-    """Inverse-variance average of iterates, as if the noise of each were its own."""
+class Averaged:
+    """Inverse-variance average of iterates, and of the noise that each carries."""
 
     iterate: Iterate
     _precision: float = field(default=0.0, init=False)
 
     @classmethod
-    def empty(cls, width: int) -> Average:
+    def empty(cls, width: int) -> Averaged:
         """Of none: zero."""
         return cls(Iterate.start(width))
 

@@ -43,7 +43,7 @@ from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
 from tailguard.default.linear import LEAST, UNSEEN, Line, LinearFit, nothing
 from tailguard.default.locating import FAR, locate_target, noise_to_signal
-from tailguard.default.newton import Average, Curvature, Iterate
+from tailguard.default.newton import Averaged, Curvature, Iterate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import Target
 from tailguard.default.whitening import CORRELATION_FLOOR, RIDGE, Design
@@ -146,7 +146,7 @@ class SmallFit(LinearFit):
         left = queries.account.left - F_CLIP
         self.level_share = min(self.level_share, left / 2.0)
         left -= self.level_share
-        at, average = Iterate.start(p), Average.empty(p)
+        at, average = Iterate.start(p), Averaged.empty(p)
         ratio = noise_to_signal(queries, p)
         steps = step_count(ratio)
         clipped, grid = _between(ratio, *CLIPPED), GRID[GRID >= LEAST_CLIP] * math.sqrt(p)
