@@ -5,12 +5,11 @@ The score of a row with design vector a, taken at coefficients theta_s while the
     w a (p(a theta_s) - p(a theta))/g = B (theta_s - theta),       B = E w a a' v/g,
 
 with v the slope of p between the two predictors: the derivative averaged over the way (of several classes, with the
-weights of their labels). It is taken over a model of the
-features. In whitened coordinates they are standard normal, so that B differs from a multiple of the identity only in
-the constant and in the plane of the two sets of coefficients (two classes), or is a mean over fixed public points
-(more). Real columns are not normal: the weights w make a rare 0/1 column look small. So B is rescaled column by
-column, to what the first Gram matrix found of ``E w z^2``. A look at the derivative itself would cost a share of the
-budget and be noisier.
+weights of their labels). It is taken over a model of the features. In whitened coordinates they are standard normal, so
+that B differs from a multiple of the identity only in the constant and in the plane of the two sets of coefficients
+(two classes), or is a mean over fixed public points (more). Real columns are not normal: the weights w make a rare 0/1
+column look small. So B is rescaled column by column, to what the first Gram matrix found of ``E w z^2``. A look at the
+derivative itself would cost a share of the budget and be noisier.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard import kernels
-from tailguard.default.averaging import geometric, shrink
+from tailguard.default.averaging import geometric, shrink, slope_noise
 from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
 from tailguard.default.linear import LEAST, UNSEEN, Line, LinearFit, nothing
@@ -166,9 +166,9 @@ class SmallFit(LinearFit):
         self.constant = float(at.theta[0]) if self.intercept else 0.0
         inflation = max(1.0, INFLATED * (ratio - WORTH[hinted]))
         inflation *= 1.0 + (FEWEST[hinted] / (queries.n * queries.mu)) ** 4
-        private = np.maximum(average.variance, CARRIED * np.sum(at.noise**2, axis=0))[1:]
-        self.noise = np.sqrt((W * W) @ private)
-        noise = (W * (inflation * private + clip * clip / p / queries.n)) @ W.T
+        private = np.maximum(average.variance, CARRIED * np.sum(at.noise**2, axis=0))
+        self.noise = slope_noise(W, np.diag(private))
+        noise = (W * (inflation * private[1:] + clip * clip / p / queries.n)) @ W.T
         self.slopes = shrink(W @ at.theta[1:], noise, design.covariance)
 
 
