@@ -71,7 +71,8 @@ from tailguard.default.rows import (
     Widening,
 )
 from tailguard.default.score_table import ScoreTable
-from tailguard.default.whitening import Design, curvature, decorrelate, standardised
+from tailguard.default.sharpening import sharpened
+from tailguard.default.whitening import Design, decorrelate, standardised
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
@@ -83,6 +84,7 @@ F_WIDENING, F_INSTRUMENT, F_TILT = 0.04, 0.01, 0.10
 # all are narrow.
 PHASES = {"mean": (0.15, 0.30, 0.55), "bulk": (0.12, 0.33, 0.55)}
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
+FURTHEST = 2.0  # times it, a prediction
 STEPS = (3, 4, 4)  # of each phase,
 SKIPPED = {"mean": (1, 1, 0), "bulk": (2, 0, 0)}  # and those not averaged
 # Of the mean curvature, the least that the first wide steps use: their noise is large, and where there is little
@@ -223,6 +225,7 @@ class LinearFit:
         middle = float(y_column.centre[0])
         self.standard = Target(self.y_mean, self.y_scale, middle, furthest=BEYOND * self.y_reach)
         self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
+        self.limits = middle - FURTHEST * self.y_reach, middle + FURTHEST * self.y_reach
         self.constant = 0.0
         self.own, self.direction = False, np.zeros(queries.engine.columns)  # what the line is tilted in: its own, or
         self.settled = False  # whether the constant is that of narrow steps
@@ -241,7 +244,10 @@ class LinearFit:
         p, n = design.width, queries.n
         first = self._table(np.zeros(p), WIDE_GRID if self.target == "mean" else GRID)
         queries.together(design.gram_sum(queries), first)
-        self.curvature = curvature(queries, design)
+        self.design, self.curvature = sharpened(queries, design)
+        if self.design is not design:
+            design, first = self.design, self._table(np.zeros(p), first.grid)
+            queries.together(first)
         # Of the level's share the tail takes .25, and the level what is left: at least .40.
         self.beyond_share = extent.share(queries, design.columns)
         left = queries.account.left - F_CLIP - F_VARIANCE - self.beyond_share - 0.65 * self.level_share
@@ -504,4 +510,4 @@ class LinearFit:
             level = min(self.y_range[1], max(self.y_range[0], self.y_mean + self.y_scale * self.constant))
         note = LEVEL_ONLY if self.design is None else "level and slopes"
         noise = None if self.noise is None else self.noise * self.y_scale
-        return Line(columns, shift, self.slopes * self.y_scale, level, covariance, note=note, noise=noise)
+        return Line(columns, shift, self.slopes * self.y_scale, level, covariance, self.limits, note, noise)

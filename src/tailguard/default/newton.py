@@ -45,6 +45,21 @@ class Curvature:
         """For smaller steps where there is little curvature: used are at least so much of the mean."""
         return replace(self, used=np.maximum(self.used, least * float(np.mean(self.used))))
 
+    def scaled(self, factor: float) -> Curvature:
+        """So many times as much in all directions."""
+        return replace(self, used=factor * self.used, found=factor * self.found, floored=factor * self.floored)
+
+    def beside(
+        self, places: NDArray[np.intp], others: NDArray[np.intp], used: Array, found: Array, floored: Array
+    ) -> Curvature:
+        """Coordinates at some places with this curvature, and others, each a direction of its own."""
+        p = len(places) + len(others)
+        directions = np.zeros((p, p))
+        directions[places, : len(places)] = self.directions
+        directions[others, np.arange(len(places), p)] = 1.0
+        along = np.append(self.used, used), np.append(self.found, found), np.append(self.floored, floored)
+        return Curvature(directions, *along)
+
     @cached_property
     def matrix(self) -> Array:
         """What is used, as a matrix."""

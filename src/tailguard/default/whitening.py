@@ -39,11 +39,25 @@ CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over the
 LEAST_WEIGHT = 0.45
 ALIKE, CLEAR = (0.5, 2.0), 4.0  # limits of what is taken out of a scale; noise beyond which a variance must be
 LEAST_CURVATURE = 0.3  # over their mean, that is believed in: less may be noise, and would say that nothing is known
+CERTAIN = 4.0  # standard deviations of its noise from which a correlation is shrunk no more than by that noise
+# Eigenvalues of correlations that are thin: small, and raised by so much for noise or to the floor.
+THIN, RAISED = 0.5, 1.25
 RIDGE = 0.6  # of the spectral noise, added to eigenvalues
 DIAGONAL = 4.0  # sd that none of the entries on its diagonal is likely to be off by
 PRECISION = 0.05  # spectral noise that is worth paying for
 BLURRED = 0.08  # noise of an entry of the second matrix up to which its cap is loosened
 SHARE = 0.06  # at most, for each matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Thin:
+    """Whitened coordinates of which the first Gram matrix saw hardly any variance, and may be off by a multiple.
+
+    Whitened with too large a variance they vary less than others; by how much the second matrix says (`sharpening`).
+    """
+
+    coordinates: NDArray[np.intp]
+    felt: Array  # weighted covariance of all coordinates, were the variances right: that of rare columns is small
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +72,7 @@ class Design:
     radius: float
     cap: float
     moments: Noisy | None = None  # what the first Gram matrix found of w and w (z - h)^2
+    thin: Thin | None = None
 
     @property
     def width(self) -> int:
@@ -139,17 +154,22 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     noise = sd**2 / 2.0 / np.outer(v, v)
     np.fill_diagonal(C, 0.0)
     np.fill_diagonal(noise, 0.0)
-    keep = _kept(C, float(noise.sum()))
-    values, V = np.linalg.eigh(np.eye(d) + keep * C)
-    values = np.maximum(values, 0.0) + RIDGE * keep * sd * math.sqrt(2.0 * d) / v.mean()
-    values = np.maximum(values, CORRELATION_FLOOR)
+    keep = kept(C, float(noise.sum()))
+    # What is far beyond its noise is kept as it is.
+    certain = 1.0 - CERTAIN**2 * noise / np.maximum(C * C, 1e-300)
+    found, V = np.linalg.eigh(np.eye(d) + np.maximum(keep, certain) * C)
+    found = np.maximum(found, 0.0)
+    values = np.maximum(found + RIDGE * keep * sd * math.sqrt(2.0 * d) / v.mean(), CORRELATION_FLOOR)
+    weighted = np.sqrt(v)[:, None] * V / np.sqrt(values)
+    thin = Thin(np.flatnonzero((found < THIN) & (values > RAISED * found)), weighted.T @ (V * values) @ V.T @ weighted)
     unlike = _unlike(columns, np.diag(G), sd)
     whitening, covariance = V / np.sqrt(values) / unlike[:, None], (V * values) @ V.T * np.outer(unlike, unlike)
     design = Design(columns, h, whitening, covariance, intercept, RADIUS[1] * math.sqrt(d + 1), LOOSE_CAP)
     # Rows beyond the cap lose their weight, and with heavy tails or rare columns they say most. So the cap is as loose
     # as the noise of the second Gram matrix allows; public.
     blur = queries.sd(math.sqrt(2.0) * LOOSE_CAP * design.radius**2, SHARE)
-    return replace(design, cap=LOOSE_CAP * min(1.0, max(TIGHT_CAP / LOOSE_CAP, BLURRED / blur)), moments=moments)
+    cap = LOOSE_CAP * min(1.0, max(TIGHT_CAP / LOOSE_CAP, BLURRED / blur))
+    return replace(design, cap=cap, moments=moments, thin=thin)
 
 
 def _unlike(columns: Columns, variance: Array, sd: float) -> Array:
@@ -162,19 +182,29 @@ def _unlike(columns: Columns, variance: Array, sd: float) -> Array:
 
 
 def curvature(queries: Queries, design: Design) -> Curvature:
-    """Second Gram matrix, shrunk to a multiple of the identity by the known noise, its eigenvalues bounded below.
+    """Curvature of the score in whitened coordinates.
 
     Whitened features have little curvature off the diagonal, where most of the noise is: both parts are shrunk, each by
     its own.
     """
+    return bounded(*second_gram(queries, design))
+
+
+def second_gram(queries: Queries, design: Design) -> tuple[Array, float]:
+    """Release the Gram matrix of whitened coordinates, and the sd of its noise."""
     H, sd = design.gram(queries, "curvature", gram_share(queries, design, PRECISION))
     if not design.intercept:
         H[0, 0] = 1.0
+    return H, sd
+
+
+def bounded(H: Array, sd: float) -> Curvature:
+    """A Gram matrix shrunk to a multiple of the identity by its noise, its eigenvalues bounded below."""
     p = len(H)
     level = min(1.5, max(0.05, float(np.trace(H)) / p))
     on = np.diag(np.diag(H) - level)
     off = H - np.diag(np.diag(H))
-    keep_on, keep_off = _kept(on, p * sd**2), _kept(off, p * (p - 1) / 2.0 * sd**2)
+    keep_on, keep_off = kept(on, p * sd**2), kept(off, p * (p - 1) / 2.0 * sd**2)
     noise = sd * math.hypot(DIAGONAL * keep_on, math.sqrt(2.0 * p) * keep_off)
     values, V = np.linalg.eigh(level * np.eye(p) + keep_on * on + keep_off * off)
     values = np.maximum(values, 0.0)
@@ -184,7 +214,7 @@ def curvature(queries: Queries, design: Design) -> Curvature:
     return Curvature(V, raised, found, floored)
 
 
-def _kept(found: Array, noise: float) -> float:
+def kept(found: Array, noise: float) -> float:
     """Fraction of a matrix that is no noise, whose squares are expected to add up to so much."""
     return 1.0 - min(1.0, noise / max(float(np.sum(found * found)), 1e-300))
 

@@ -1,0 +1,112 @@
+r"""Nearly collinear columns: coordinates of which the first Gram matrix saw hardly any variance, whitened once more.
+
+Eigenvalues of a noisy correlation matrix are raised by their noise, so a direction in which features hardly vary, the
+difference of two columns that nearly agree, is whitened with too large a variance. Its coordinate varies less than the
+others, and steps, whose noise is the same in all coordinates, learn little of a slope along it, which may well be what
+matters. But in whitened coordinates the second Gram matrix, which steps need for their curvature, sees what is left of
+such thin coordinates: they lose what they have in common with others and are scaled to vary as much.
+
+Exactly redundant columns (all indicators of a category) have nothing left, so nothing would pull a coefficient along
+them back to zero. Where it is not clear that anything is left a little of the curvature is a ridge penalty.
+
+No query is added; all of this is post-processing of two Gram matrices.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv
+
+from tailguard.default.newton import Curvature
+from tailguard.default.whitening import Design, bounded, kept, second_gram
+from tailguard.means.queries import Queries
+
+Array = NDArray[np.float64]
+
+NEWS = 0.7  # of the variance of others: a coordinate with more is left as it is
+LEAST = 0.01  # of that variance, the least that is believed in
+SURE = 0.5  # standard deviations of its noise by which what is left of a coordinate is raised
+VAGUE = 2.0  # standard deviations of its noise from which something is surely left
+PULL = 0.1  # of the curvature that steps use, the penalty where nothing may be left
+LEAST_FOUND = 0.1  # of that curvature, what rows are taken to have
+
+
+class _Left(NamedTuple):
+    """What is left of thin coordinates, along its axes: at least, as steps should take it, and how unsure it is."""
+
+    axes: Array
+    least: Array
+    raised: Array
+    vague: Array
+
+
+def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
+    """Second Gram matrix: the design with thin coordinates scaled by what is left of them, and its curvature."""
+    H, sd = second_gram(queries, design)
+    if design.thin is None or not len(design.thin.coordinates):
+        return design, bounded(H, sd)
+    # The constant and at least one coordinate are not thin: correlations have eigenvalues of 1 in the mean.
+    thin = design.thin.coordinates + 1
+    others = np.setdiff1d(np.arange(len(H)), thin)
+    bent = bounded(H[np.ix_(others, others)], sd)
+    across = H[np.ix_(thin, others)]
+    common = kept(across, across.size * sd**2 / 2.0) * across @ bent.inverse
+    if not design.intercept:
+        common[:, 0] = 0.0
+    rest = H[np.ix_(thin, thin)] - common @ bent.matrix @ common.T
+    # What would be left if they varied like others, as it is weighted.
+    felt, level = design.thin.felt, max(0.05, float(np.mean(np.diag(H)[others[1:]])))
+    alike = felt[np.ix_(thin - 1, thin - 1)] * level / float(np.mean(np.diag(felt)[others[1:] - 1]))
+    sizes, V = np.linalg.eigh(alike)
+    sizes = np.maximum(sizes, 0.05 * level)
+    root = (V / np.sqrt(sizes)) @ V.T
+    left = _left(root @ rest @ root, sd * float(np.mean(1.0 / sizes)))
+    factor = np.where(left.raised < NEWS, np.maximum(left.raised, LEAST), 1.0)
+    if np.all(factor == 1.0):
+        return design, bounded(H, sd)
+
+    d, turned = len(H) - 1, left.axes / np.sqrt(factor)
+    whitening, centre, variances = design.whitening.copy(), np.zeros(d), np.ones(d)
+    whitening[:, thin - 1] = (whitening[:, thin - 1] - whitening[:, others[1:] - 1] @ common[:, 1:].T) @ turned
+    centre[thin - 1], variances[thin - 1] = common[:, 0] @ turned, factor
+    inverse = np.linalg.inv(whitening)
+    sharper = replace(
+        design,
+        shift=design.shift + inverse.T @ centre,
+        whitening=whitening,
+        covariance=inverse.T @ inverse,
+        thin=None,
+    )
+    # Rows are longer now, and weigh less.
+    lighter = _mean_weight(design, np.ones(d)) / _mean_weight(design, variances)
+    scale = np.diag(left.axes.T @ alike @ left.axes) / factor
+    used = scale * left.raised
+    pull = np.where(factor < 1.0, PULL * left.vague, 0.0) * used
+    found = np.clip(scale * left.least, LEAST_FOUND * used, used - pull)
+    return sharper, bent.beside(others, thin, used, found, pull).scaled(lighter)
+
+
+def _left(matrix: Array, noise: float) -> _Left:
+    """Spectrum of a noisy matrix, shrunk to its mean by the noise."""
+    k = len(matrix)
+    mean = max(float(np.trace(matrix)) / k, noise / math.sqrt(k))
+    rest = (matrix + matrix.T) / 2.0 - mean * np.eye(k)
+    keep = kept(rest, k * (k + 1) / 2.0 * noise**2)
+    values, axes = np.linalg.eigh(mean * np.eye(k) + keep * rest)
+    values = np.maximum(values, 0.0)
+    unsure = noise * math.sqrt((k - 1) * keep**2 + 1.0 / k)
+    vague = np.clip(VAGUE - values / noise, 0.0, 1.0)
+    return _Left(axes, np.maximum(values - unsure, 0.0), values + SURE * unsure, vague)
+
+
+def _mean_weight(design: Design, variances: Array) -> float:
+    """Mean weight of normal rows whose coordinates have these variances, the squared length taken for a gamma."""
+    mean, spread = float(variances.sum()), 2.0 * float(variances @ variances)
+    square = 1.0 + gammaincinv(mean * mean / spread, (np.arange(64) + 0.5) / 64.0) * spread / mean
+    ratio = design.radius / np.sqrt(square)
+    return float(np.mean(np.minimum(1.0, np.minimum(ratio, design.cap * ratio * ratio))))
