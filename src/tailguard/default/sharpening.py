@@ -55,17 +55,21 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
     others = np.setdiff1d(np.arange(len(H)), thin)
     bent = bounded(H[np.ix_(others, others)], sd)
     across = H[np.ix_(thin, others)]
-    common = kept(across, across.size * sd**2 / 2.0) * across @ bent.inverse
     if not design.intercept:
-        common[:, 0] = 0.0
-    rest = H[np.ix_(thin, thin)] - common @ bent.matrix @ common.T
+        across[:, 0] = 0.0
+    keep = kept(across, across.size * sd**2 / 2.0)
+    common = keep * across @ bent.inverse
+    # Noise in what they have in common stays in them.
+    blur = keep * sd**2 / 2.0 * float(np.trace(bent.inverse))
+    rest = H[np.ix_(thin, thin)] - common @ across.T + blur * np.eye(len(thin))
     # What would be left if they varied like others, as it is weighted.
     felt, level = design.thin.felt, max(0.05, float(np.mean(np.diag(H)[others[1:]])))
     alike = felt[np.ix_(thin - 1, thin - 1)] * level / float(np.mean(np.diag(felt)[others[1:] - 1]))
     sizes, V = np.linalg.eigh(alike)
     sizes = np.maximum(sizes, 0.05 * level)
     root = (V / np.sqrt(sizes)) @ V.T
-    left = _left(root @ rest @ root, sd * float(np.mean(1.0 / sizes)))
+    unit = float(np.mean(1.0 / sizes))
+    left = _left(root @ rest @ root, sd * unit, blur * unit)
     factor = np.where(left.raised < NEWS, np.maximum(left.raised, LEAST), 1.0)
     if np.all(factor == 1.0):
         return design, bounded(H, sd)
@@ -91,16 +95,16 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
     return sharper, bent.beside(others, thin, used, found, pull).scaled(lighter)
 
 
-def _left(matrix: Array, noise: float) -> _Left:
-    """Spectrum of a noisy matrix, shrunk to its mean by the noise."""
+def _left(matrix: Array, noise: float, blur: float) -> _Left:
+    """Spectrum of a noisy matrix, shrunk to its mean by the noise; what is surely in it is blur."""
     k = len(matrix)
-    mean = max(float(np.trace(matrix)) / k, noise / math.sqrt(k))
+    mean = max(float(np.trace(matrix)) / k, blur + noise / math.sqrt(k))
     rest = (matrix + matrix.T) / 2.0 - mean * np.eye(k)
     keep = kept(rest, k * (k + 1) / 2.0 * noise**2)
     values, axes = np.linalg.eigh(mean * np.eye(k) + keep * rest)
-    values = np.maximum(values, 0.0)
+    values = np.maximum(values, blur)
     unsure = noise * math.sqrt((k - 1) * keep**2 + 1.0 / k)
-    vague = np.clip(VAGUE - values / noise, 0.0, 1.0)
+    vague = np.clip(VAGUE - (values - blur) / noise, 0.0, 1.0)
     return _Left(axes, np.maximum(values - unsure, 0.0), values + SURE * unsure, vague)
 
 

@@ -42,6 +42,7 @@ LEAST_CURVATURE = 0.3  # over their mean, that is believed in: less may be noise
 CERTAIN = 4.0  # standard deviations of its noise from which a correlation is shrunk no more than by that noise
 # Eigenvalues of correlations that are thin: small, and raised by so much for noise or to the floor.
 THIN, RAISED = 0.5, 1.25
+GRADED = 0.8  # of a thin direction, at least, must be of columns that are not rare, whose variance weights belittle
 RIDGE = 0.6  # of the spectral noise, added to eigenvalues
 DIAGONAL = 4.0  # sd that none of the entries on its diagonal is likely to be off by
 PRECISION = 0.05  # spectral noise that is worth paying for
@@ -161,8 +162,10 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     found = np.maximum(found, 0.0)
     values = np.maximum(found + RIDGE * keep * sd * math.sqrt(2.0 * d) / v.mean(), CORRELATION_FLOOR)
     weighted = np.sqrt(v)[:, None] * V / np.sqrt(values)
-    thin = Thin(np.flatnonzero((found < THIN) & (values > RAISED * found)), weighted.T @ (V * values) @ V.T @ weighted)
-    unlike = _unlike(columns, np.diag(G), sd)
+    graded = np.ones(d, bool) if columns.rare is None else ~columns.rare
+    narrow = (found < THIN) & (values > RAISED * found) & (np.sum(V[graded] ** 2, axis=0) > GRADED)
+    thin = Thin(np.flatnonzero(narrow), weighted.T @ (V * values) @ V.T @ weighted)
+    unlike = _unlike(graded, np.diag(G), sd)
     whitening, covariance = V / np.sqrt(values) / unlike[:, None], (V * values) @ V.T * np.outer(unlike, unlike)
     design = Design(columns, h, whitening, covariance, intercept, RADIUS[1] * math.sqrt(d + 1), LOOSE_CAP)
     # Rows beyond the cap lose their weight, and with heavy tails or rare columns they say most. So the cap is as loose
@@ -172,9 +175,8 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     return replace(design, cap=cap, moments=moments, thin=thin)
 
 
-def _unlike(columns: Columns, variance: Array, sd: float) -> Array:
+def _unlike(graded: NDArray[np.bool_], variance: Array, sd: float) -> Array:
     """How much wider than others a column is that is not rare, by its weighted variance; 1 if that is not clear."""
-    graded = np.ones(len(variance), bool) if columns.rare is None else ~columns.rare
     middle = float(np.median(variance[graded])) if np.any(graded) else 0.0
     if middle <= CLEAR * sd:
         return np.ones(len(variance))
