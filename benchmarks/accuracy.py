@@ -1,7 +1,7 @@
 r"""How accurate the default is, against its targets, non-private fits and peers: ``python benchmarks/accuracy.py``.
 
 Sections, each runnable alone with ``--only``: ``clean``, ``oracle``, ``random``, ``small``, ``tables``, ``logistic``,
-``safety``, ``equivariance``, ``time``. Figures are medians and 90 % quantiles over seeds 5000 and up, on which next to
+``safety``, ``equivariance``, ``collinear``, ``time``. Figures are medians and 90 % quantiles over seeds 5000 and up, on which next to
 no choice in the package was made (``docs/benchmarks.md`` names those that were). Fits are seeded so that a run can be
 repeated; the noise has the same distribution without a seed. delta is the default, ``min(1e-6, n**-1.5)``. Tables are
 printed and written as Markdown.
@@ -617,6 +617,35 @@ def equivariance(run: Run) -> None:
     run.table("equivariance: median risk before and after", heads, rows, note)
 
 
+# --------------------------------------------------------------------------------------------------------- collinear
+
+
+def collinear_cell(correlation: float, n: int, epsilon: float, seeds: range) -> tuple[list[float], list[float]]:
+    """Slope risks of PrivateRidge, and of OLS."""
+    private, ols = [], []
+    for seed in seeds:
+        task = designs.collinear_task(correlation, n, 10, seed)
+        private.append(task.slope_risk(fitted("Ridge", task.X, task.y, epsilon, seed).predict(task.fresh)))
+        ols.append(task.slope_risk(peers.ols(task.X, task.y)(task.fresh)))
+    return private, ols
+
+
+def collinear(run: Run) -> None:
+    """Two columns that nearly agree, and a target that depends on their difference."""
+    correlations, epsilons = (0.9, 0.97, 0.99, 0.997, 0.9995), (0.5, 1.0, 3.0)
+    sizes = (run.rows // 10, run.rows)
+    cells = [(c, n, e, run.seed_range()) for n in sizes for c in correlations for e in epsilons]
+    found = iter(run.each(collinear_cell, cells))
+    rows = []
+    for n in sizes:
+        for correlation in correlations:
+            risks = [next(found) for _ in epsilons]
+            rows.append([str(n), f"{correlation:g}", number(np.median(risks[0][1])), *(both(r) for r, _ in risks)])
+    heads = ["n", "correlation", "OLS", *(f"ε = {e:g}" for e in epsilons)]
+    note = "d = 10. The difference of the two columns makes .25 of the .5 that predicting the mean costs."
+    run.table(f"collinear columns: slope risk of PrivateRidge, median / 90 %, {run.seeds} seeds", heads, rows, note)
+
+
 # -------------------------------------------------------------------------------------------------------------- time
 
 
@@ -653,6 +682,7 @@ SECTIONS: dict[str, Callable[[Run], None]] = {
     "logistic": logistic,
     "safety": safety,
     "equivariance": equivariance,
+    "collinear": collinear,
     "time": speed,
 }
 
@@ -663,7 +693,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--tables", type=int, default=1000, help="random tables of the safety section")
     parser.add_argument("--worst", type=int, default=20, help="seeds for the worst case of the tables section")
-    parser.add_argument("--workers", type=int, default=1, help="processes of the sections oracle, random and small")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="processes of the sections oracle, random, small and collinear"
+    )
     parser.add_argument("--quick", action="store_true", help="at most two seeds and few rows: does it run?")
     parser.add_argument("--data", default=os.environ.get("TAILGUARD_DATA"), help="folder with the real tables")
     parser.add_argument("--output", type=Path, default=Path("build/accuracy.md"), help="Markdown file")

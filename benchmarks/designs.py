@@ -131,6 +131,25 @@ def linear_task(name: str, n: int, d: int, seed: int) -> Task:
     return Task(shift + scale * Z, y, shift + scale * fresh, truth)
 
 
+def collinear_task(correlation: float, n: int, d: int, seed: int) -> Task:
+    """Normal features and noise; the first two columns have a correlation, and half of the signal is their difference.
+
+    The other half is in the remaining columns.
+    """
+    rng = np.random.default_rng([seed, n, d, round(1e6 * correlation)])
+    w = np.append([1.0, -1.0] / np.sqrt(2.0 * (1.0 - correlation)), rng.standard_normal(d - 2))
+    w[2:] /= np.linalg.norm(w[2:])
+
+    def draw(rows: int) -> Array:
+        Z = rng.standard_normal((rows, d))
+        Z[:, 1] = correlation * Z[:, 0] + math.sqrt(1.0 - correlation**2) * Z[:, 1]
+        return Z
+
+    Z, fresh = draw(n), draw(FRESH_ROWS)
+    line, truth = Z @ w / math.sqrt(2.0), fresh @ w / math.sqrt(2.0)
+    return Task(Z, 1.0 + line + rng.standard_normal(n), fresh, 1.0 + truth)
+
+
 @dataclass(frozen=True)
 class Labels:
     """Training rows with labels, and fresh rows with their true probabilities."""

@@ -28,7 +28,8 @@ from tailguard.default.locating import column_shares, locate_features, locate_ta
 from tailguard.default.quantiles import AROUND, GRID, quantile
 from tailguard.default.rows import Clip, FittedMeans, Target
 from tailguard.default.score_table import ScoreTable
-from tailguard.default.whitening import curvature, decorrelate, standardised
+from tailguard.default.sharpening import sharpened
+from tailguard.default.whitening import decorrelate, standardised
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
@@ -62,13 +63,16 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
 
     counts = Target(scale=mean, low=0.0, high=top)
     columns = locate_features(queries, intercept, WIDE, known, OCTAVES, spread=False)
-    design = decorrelate(queries, standardised(columns, intercept))
+    first = design = decorrelate(queries, standardised(columns, intercept))
     # Without an intercept the predictor is relative to a fixed level, log(mean), that the slopes have to make up for.
     offset = 0.0 if intercept else -start
     theta, average, bound = np.zeros(design.width), Average(np.zeros(design.width)), math.inf
     table = ScoreTable(design, theta, counts, GRID, queries.n, offset, LARGEST)
     queries.together(design.gram_sum(queries), table)
-    bent = curvature(queries, design)
+    design, bent = sharpened(queries, first)
+    if design is not first:
+        table = ScoreTable(design, theta, counts, GRID, queries.n, offset, LARGEST)
+        queries.together(table)
     share = queries.account.left - F_CLIP - (LEVEL_SHARE if intercept else 0.0)
     signal = 2.0 * design.radius * math.sqrt(design.width) / (queries.n * math.sqrt(share) * queries.mu)
     level = 1.0 - min(WIDEST, TAIL * signal)
