@@ -1,10 +1,10 @@
 r"""How accurate the default is, against its targets, non-private fits and peers: ``python benchmarks/accuracy.py``.
 
 Sections, each runnable alone with ``--only``: ``clean``, ``oracle``, ``random``, ``small``, ``tables``, ``logistic``,
-``safety``, ``equivariance``, ``collinear``, ``time``. Figures are medians and 90 % quantiles over seeds 5000 and up, on which next to
-no choice in the package was made (``docs/benchmarks.md`` names those that were). Fits are seeded so that a run can be
-repeated; the noise has the same distribution without a seed. delta is the default, ``min(1e-6, n**-1.5)``. Tables are
-printed and written as Markdown.
+``safety``, ``equivariance``, ``collinear``, ``time``. Figures are medians and 90 % quantiles over seeds 5000 and up, on
+which next to no choice in the package was made (``docs/benchmarks.md`` names those that were). Fits are seeded so that
+a run can be repeated; the noise has the same distribution without a seed. delta is the default, ``min(1e-6, n**-1.5)``.
+Tables are printed and written as Markdown.
 """
 
 from __future__ import annotations
@@ -693,9 +693,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--tables", type=int, default=1000, help="random tables of the safety section")
     parser.add_argument("--worst", type=int, default=20, help="seeds for the worst case of the tables section")
-    parser.add_argument(
-        "--workers", type=int, default=1, help="processes of the sections oracle, random, small and collinear"
-    )
+    parser.add_argument("--workers", type=int, default=1, help="processes of sections with many cells")
     parser.add_argument("--quick", action="store_true", help="at most two seeds and few rows: does it run?")
     parser.add_argument("--data", default=os.environ.get("TAILGUARD_DATA"), help="folder with the real tables")
     parser.add_argument("--output", type=Path, default=Path("build/accuracy.md"), help="Markdown file")
