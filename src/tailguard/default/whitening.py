@@ -42,7 +42,7 @@ LEAST_CURVATURE = 0.3  # over their mean, that is believed in: less may be noise
 CERTAIN = 4.0  # standard deviations of its noise from which a correlation is shrunk no more than by that noise
 # Eigenvalues of correlations that are thin: small, and raised by so much for noise or to the floor.
 THIN, RAISED = 0.5, 1.25
-GRADED = 0.8  # of a thin direction, at least, must be of columns that are not rare, whose variance weights belittle
+GRADED = 0.8  # of a thin direction, at least, must be of columns that are not rare
 RIDGE = 0.6  # of the spectral noise, added to eigenvalues
 DIAGONAL = 4.0  # sd that none of the entries on its diagonal is likely to be off by
 PRECISION = 0.05  # spectral noise that is worth paying for
@@ -156,13 +156,13 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     np.fill_diagonal(C, 0.0)
     np.fill_diagonal(noise, 0.0)
     keep = kept(C, float(noise.sum()))
-    # What is far beyond its noise is kept as it is.
-    certain = 1.0 - CERTAIN**2 * noise / np.maximum(C * C, 1e-300)
+    # What is far beyond its noise is kept as it is, but for rare columns, whose variance weights belittle.
+    graded = np.ones(d, bool) if columns.rare is None else ~columns.rare
+    certain = np.where(np.outer(graded, graded), 1.0 - CERTAIN**2 * noise / np.maximum(C * C, 1e-300), 0.0)
     found, V = np.linalg.eigh(np.eye(d) + np.maximum(keep, certain) * C)
     found = np.maximum(found, 0.0)
     values = np.maximum(found + RIDGE * keep * sd * math.sqrt(2.0 * d) / v.mean(), CORRELATION_FLOOR)
     weighted = np.sqrt(v)[:, None] * V / np.sqrt(values)
-    graded = np.ones(d, bool) if columns.rare is None else ~columns.rare
     narrow = (found < THIN) & (values > RAISED * found) & (np.sum(V[graded] ** 2, axis=0) > GRADED)
     thin = Thin(np.flatnonzero(narrow), weighted.T @ (V * values) @ V.T @ weighted)
     unlike = _unlike(graded, np.diag(G), sd)
