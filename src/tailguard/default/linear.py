@@ -72,7 +72,7 @@ from tailguard.default.rows import (
 )
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.sharpening import sharpened
-from tailguard.default.whitening import Design, decorrelate, standardised
+from tailguard.default.whitening import CERTAIN, Design, decorrelate, standardised
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
@@ -240,7 +240,7 @@ class LinearFit:
     def take_steps(self, raw: Design) -> None:
         """Wide steps, narrow steps, and the kind that the data call for; then shrinkage."""
         queries = self.queries
-        design = self.design = decorrelate(queries, raw)
+        design = self.design = decorrelate(queries, raw, CERTAIN)
         p, n = design.width, queries.n
         first = self._table(np.zeros(p), WIDE_GRID if self.target == "mean" else GRID)
         queries.together(design.gram_sum(queries), first)

@@ -29,7 +29,7 @@ from tailguard.default.quantiles import AROUND, GRID, quantile
 from tailguard.default.rows import Clip, FittedMeans, Target
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.sharpening import sharpened
-from tailguard.default.whitening import decorrelate, standardised
+from tailguard.default.whitening import CERTAIN, decorrelate, standardised
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
@@ -63,7 +63,7 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
 
     counts = Target(scale=mean, low=0.0, high=top)
     columns = locate_features(queries, intercept, WIDE, known, OCTAVES, spread=False)
-    first = design = decorrelate(queries, standardised(columns, intercept))
+    first = design = decorrelate(queries, standardised(columns, intercept), CERTAIN)
     # Without an intercept the predictor is relative to a fixed level, log(mean), that the slopes have to make up for.
     offset = 0.0 if intercept else -start
     theta, average, bound = np.zeros(design.width), Average(np.zeros(design.width)), math.inf

@@ -39,7 +39,7 @@ CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over the
 LEAST_WEIGHT = 0.45
 ALIKE, CLEAR = (0.5, 2.0), 4.0  # limits of what is taken out of a scale; noise beyond which a variance must be
 LEAST_CURVATURE = 0.3  # over their mean, that is believed in: less may be noise, and would say that nothing is known
-CERTAIN = 4.0  # standard deviations of its noise from which a correlation is shrunk no more than by that noise
+CERTAIN = 4.0  # standard deviations, for lines and counts; log-odds of many indicators are worse for it
 # Eigenvalues of correlations that are thin: small, and raised by so much for noise or to the floor.
 THIN, RAISED = 0.5, 1.25
 GRADED = 0.8  # of a thin direction, at least, must be of columns that are not rare
@@ -142,8 +142,11 @@ def standardised(columns: Columns, intercept: bool) -> Design:
     return Design(columns, np.zeros(d), np.eye(d), np.eye(d), intercept, RADIUS[0] * math.sqrt(d + 1), TIGHT_CAP)
 
 
-def decorrelate(queries: Queries, raw: Design) -> Design:
-    """First Gram matrix: centre, correlations and whitening."""
+def decorrelate(queries: Queries, raw: Design, certain: float | None = None) -> Design:
+    """First Gram matrix: centre, correlations and whitening.
+
+    If given, a correlation that is ``certain`` standard deviations of its noise beyond 0 is shrunk no more than by that noise.
+    """
     columns, intercept, d = raw.columns, raw.intercept, len(raw.columns.mean)
     G, sd = raw.gram(queries, "correlations", gram_share(queries, raw, PRECISION))
     level = max(G[0, 0], LEAST_WEIGHT) if intercept else 1.0
@@ -156,13 +159,14 @@ def decorrelate(queries: Queries, raw: Design) -> Design:
     np.fill_diagonal(C, 0.0)
     np.fill_diagonal(noise, 0.0)
     keep = kept(C, float(noise.sum()))
-    # What is far beyond its noise is kept as it is, but for rare columns, whose variance weights belittle.
-    graded = np.ones(d, bool) if columns.rare is None else ~columns.rare
-    certain = np.where(np.outer(graded, graded), 1.0 - CERTAIN**2 * noise / np.maximum(C * C, 1e-300), 0.0)
-    found, V = np.linalg.eigh(np.eye(d) + np.maximum(keep, certain) * C)
+    parts = np.full((d, d), keep)
+    if certain is not None:
+        parts = np.maximum(keep, 1.0 - certain**2 * noise / np.maximum(C * C, 1e-300))
+    found, V = np.linalg.eigh(np.eye(d) + parts * C)
     found = np.maximum(found, 0.0)
     values = np.maximum(found + RIDGE * keep * sd * math.sqrt(2.0 * d) / v.mean(), CORRELATION_FLOOR)
     weighted = np.sqrt(v)[:, None] * V / np.sqrt(values)
+    graded = np.ones(d, bool) if columns.rare is None else ~columns.rare
     narrow = (found < THIN) & (values > RAISED * found) & (np.sum(V[graded] ** 2, axis=0) > GRADED)
     thin = Thin(np.flatnonzero(narrow), weighted.T @ (V * values) @ V.T @ weighted)
     unlike = _unlike(graded, np.diag(G), sd)
