@@ -145,7 +145,7 @@ def standardised(columns: Columns, intercept: bool) -> Design:
 def decorrelate(queries: Queries, raw: Design, certain: float | None = None) -> Design:
     """First Gram matrix: centre, correlations and whitening.
 
-    If given, a correlation that is ``certain`` standard deviations of its noise beyond 0 is shrunk no more than by that noise.
+    If given, a correlation ``certain`` standard deviations of its noise beyond 0 is shrunk no more than by that noise.
     """
     columns, intercept, d = raw.columns, raw.intercept, len(raw.columns.mean)
     G, sd = raw.gram(queries, "correlations", gram_share(queries, raw, PRECISION))
