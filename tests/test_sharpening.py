@@ -108,7 +108,7 @@ def test_any_released_matrix_gives_finite_numbers_and_steps_that_go_down(monkeyp
     for numbers in (sharper.whitening, sharper.covariance, sharper.shift, curved.inverse, curved.matrix):
         assert np.all(np.isfinite(numbers))
     assert np.all(curved.used > 0.0)
-    assert np.all(curved.found > 0.0)
+    assert np.all(curved.found + curved.floored > 0.0)
     assert np.all(curved.found + curved.floored <= curved.used * (1.0 + 1e-12))
     np.linalg.cholesky(sharper.covariance)
 
