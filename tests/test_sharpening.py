@@ -115,7 +115,8 @@ def test_any_released_matrix_gives_finite_numbers_and_steps_that_go_down(monkeyp
 
 def test_curvatures_beside_each_other_act_on_their_own_coordinates():
     one = Curvature(np.array([[0.6, -0.8], [0.8, 0.6]]), np.array([1.0, 2.0]), np.array([0.5, 1.0]), np.zeros(2))
-    both = one.beside(np.array([0, 2]), np.array([1]), np.array([3.0]), np.array([1.0]), np.array([0.5])).scaled(2.0)
+    other = Curvature(np.eye(1), np.array([3.0]), np.array([1.0]), np.array([0.5]))
+    both = one.beside(np.array([0, 2]), np.array([1]), other).scaled(2.0)
     np.testing.assert_allclose(both.matrix[np.ix_([0, 2], [0, 2])], 2.0 * one.matrix)
     np.testing.assert_allclose(both.matrix[1], [0.0, 6.0, 0.0])
     np.testing.assert_allclose(both.penalty, np.diag([0.0, 1.0, 0.0]))

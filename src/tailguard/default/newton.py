@@ -49,16 +49,13 @@ class Curvature:
         """So many times as much in all directions."""
         return replace(self, used=factor * self.used, found=factor * self.found, floored=factor * self.floored)
 
-    def beside(
-        self, places: NDArray[np.intp], others: NDArray[np.intp], used: Array, found: Array, floored: Array
-    ) -> Curvature:
-        """Coordinates at some places with this curvature, and others, each a direction of its own."""
-        p = len(places) + len(others)
+    def beside(self, places: NDArray[np.intp], others: NDArray[np.intp], theirs: Curvature) -> Curvature:
+        """Coordinates at some places with this curvature, and others with theirs."""
+        p, k = len(places) + len(others), len(places)
         directions = np.zeros((p, p))
-        directions[places, : len(places)] = self.directions
-        directions[others, np.arange(len(places), p)] = 1.0
-        along = np.append(self.used, used), np.append(self.found, found), np.append(self.floored, floored)
-        return Curvature(directions, *along)
+        directions[places, :k], directions[others, k:] = self.directions, theirs.directions
+        both = (np.append(getattr(self, name), getattr(theirs, name)) for name in ("used", "found", "floored"))
+        return Curvature(directions, *both)
 
     @cached_property
     def matrix(self) -> Array:

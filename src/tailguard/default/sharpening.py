@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 NEWS = 0.7  # of the variance of others: a coordinate with more is left as it is
 LEAST = 0.01  # of that variance, the least that is believed in
 SURE = 0.5  # standard deviations of its noise by which what is left of a coordinate is raised
+HIDDEN = 2.0  # standard deviations by which parts of several coordinates may differ without being seen
 VAGUE = 2.0  # standard deviations of its noise from which something is surely left
 PULL = 0.1  # of the curvature that steps use, the penalty where nothing may be left
 LEAST_FOUND = 0.1  # of that curvature, what rows are taken to have
@@ -67,9 +68,8 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
     alike = felt[np.ix_(thin - 1, thin - 1)] * level / float(np.mean(np.diag(felt)[others[1:] - 1]))
     sizes, V = np.linalg.eigh(alike)
     sizes = np.maximum(sizes, 0.05 * level)
-    root = (V / np.sqrt(sizes)) @ V.T
-    unit = float(np.mean(1.0 / sizes))
-    left = _left(root @ rest @ root, sd * unit, blur * unit)
+    root, unit = (V / np.sqrt(sizes)) @ V.T, float(np.mean(1.0 / sizes))
+    left = _left(root @ rest @ root, sd * unit, blur * unit, max(1.0, len(thin) / len(others)))
     factor = np.where(left.raised < NEWS, np.maximum(left.raised, LEAST), 1.0)
     if np.all(factor == 1.0):
         return design, bounded(H, sd)
@@ -88,15 +88,25 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
     )
     # Rows are longer now, and weigh less.
     lighter = _mean_weight(design, np.ones(d)) / _mean_weight(design, variances)
-    scale = np.diag(left.axes.T @ alike @ left.axes) / factor
-    used = scale * left.raised
-    pull = np.where(factor < 1.0, PULL * left.vague, 0.0) * used
-    found = np.clip(scale * left.least, LEAST_FOUND * used, used - pull)
-    return sharper, bent.beside(others, thin, used, found, pull).scaled(lighter)
+    onto = left.axes.T @ (V * np.sqrt(sizes)) @ V.T @ turned
+    pull = np.where(factor < 1.0, PULL * left.vague, 0.0)
+    return sharper, bent.beside(others, thin, _felt_along(onto, left, pull)).scaled(lighter)
 
 
-def _left(matrix: Array, noise: float, blur: float) -> _Left:
-    """Spectrum of a noisy matrix, shrunk to its mean by the noise; what is surely in it is blur."""
+def _felt_along(onto: Array, left: _Left, pull: Array) -> Curvature:
+    """Curvature in the new thin coordinates, which ``onto`` maps to the axes of what is left."""
+    used, U = np.linalg.eigh((onto.T * left.raised) @ onto)
+    used, onto = np.maximum(used, 1e-3 * float(np.max(used))), onto @ U
+    floored = np.minimum((pull * left.raised) @ onto**2, PULL * used)
+    return Curvature(U, used, np.clip(left.least @ onto**2, LEAST_FOUND * used, used - floored), floored)
+
+
+def _left(matrix: Array, noise: float, blur: float, uneven: float) -> _Left:
+    """Spectrum of a noisy matrix, shrunk to its mean by the noise.
+
+    In it is blur, in some directions an ``uneven`` multiple of it. Steps with less curvature than there is would not
+    converge, so the spectrum is raised by what may be hidden by noise.
+    """
     k = len(matrix)
     mean = max(float(np.trace(matrix)) / k, blur + noise / math.sqrt(k))
     rest = (matrix + matrix.T) / 2.0 - mean * np.eye(k)
@@ -104,8 +114,9 @@ def _left(matrix: Array, noise: float, blur: float) -> _Left:
     values, axes = np.linalg.eigh(mean * np.eye(k) + keep * rest)
     values = np.maximum(values, blur)
     unsure = noise * math.sqrt((k - 1) * keep**2 + 1.0 / k)
+    hidden = HIDDEN * noise * math.sqrt(k - 1) * (1.0 - keep) + (uneven - 1.0) * blur
     vague = np.clip(VAGUE - (values - blur) / noise, 0.0, 1.0)
-    return _Left(axes, np.maximum(values - unsure, 0.0), values + SURE * unsure, vague)
+    return _Left(axes, np.maximum(values - unsure, 0.0), values + SURE * unsure + hidden, vague)
 
 
 def _mean_weight(design: Design, variances: Array) -> float:

@@ -165,11 +165,11 @@ def decorrelate(queries: Queries, raw: Design, certain: float | None = None) -> 
     found, V = np.linalg.eigh(np.eye(d) + parts * C)
     found = np.maximum(found, 0.0)
     values = np.maximum(found + RIDGE * keep * sd * math.sqrt(2.0 * d) / v.mean(), CORRELATION_FLOOR)
-    weighted = np.sqrt(v)[:, None] * V / np.sqrt(values)
     graded = np.ones(d, bool) if columns.rare is None else ~columns.rare
+    unlike = _unlike(graded, np.diag(G), sd)
+    weighted = (np.sqrt(v) / unlike)[:, None] * V / np.sqrt(values)
     narrow = (found < THIN) & (values > RAISED * found) & (np.sum(V[graded] ** 2, axis=0) > GRADED)
     thin = Thin(np.flatnonzero(narrow), weighted.T @ (V * values) @ V.T @ weighted)
-    unlike = _unlike(graded, np.diag(G), sd)
     whitening, covariance = V / np.sqrt(values) / unlike[:, None], (V * values) @ V.T * np.outer(unlike, unlike)
     design = Design(columns, h, whitening, covariance, intercept, RADIUS[1] * math.sqrt(d + 1), LOOSE_CAP)
     # Rows beyond the cap lose their weight, and with heavy tails or rare columns they say most. So the cap is as loose
