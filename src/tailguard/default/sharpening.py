@@ -38,11 +38,12 @@ LEAST_FOUND = 0.1  # of that curvature, what rows are taken to have
 
 
 class _Left(NamedTuple):
-    """What is left of thin coordinates, along its axes: at least, as steps should take it, and how unsure it is."""
+    """What is left of thin coordinates, along its axes: at least, likely, and at most; and how unsure it is."""
 
     axes: Array
     least: Array
-    raised: Array
+    likely: Array
+    most: Array
     vague: Array
 
 
@@ -70,7 +71,7 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
     sizes = np.maximum(sizes, 0.05 * level)
     root, unit = (V / np.sqrt(sizes)) @ V.T, float(np.mean(1.0 / sizes))
     left = _left(root @ rest @ root, sd * unit, blur * unit, max(1.0, len(thin) / len(others)))
-    factor = np.where(left.raised < NEWS, np.maximum(left.raised, LEAST), 1.0)
+    factor = np.where(left.likely < NEWS, np.maximum(left.likely, LEAST), 1.0)
     if np.all(factor == 1.0):
         return design, bounded(H, sd)
 
@@ -95,9 +96,9 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
 
 def _felt_along(onto: Array, left: _Left, pull: Array) -> Curvature:
     """Curvature in the new thin coordinates, which ``onto`` maps to the axes of what is left."""
-    used, U = np.linalg.eigh((onto.T * left.raised) @ onto)
+    used, U = np.linalg.eigh((onto.T * left.most) @ onto)
     used, onto = np.maximum(used, 1e-3 * float(np.max(used))), onto @ U
-    floored = np.minimum((pull * left.raised) @ onto**2, PULL * used)
+    floored = np.minimum((pull * left.most) @ onto**2, PULL * used)
     return Curvature(U, used, np.clip(left.least @ onto**2, LEAST_FOUND * used, used - floored), floored)
 
 
@@ -105,7 +106,7 @@ def _left(matrix: Array, noise: float, blur: float, uneven: float) -> _Left:
     """Spectrum of a noisy matrix, shrunk to its mean by the noise.
 
     In it is blur, in some directions an ``uneven`` multiple of it. Steps with less curvature than there is would not
-    converge, so the spectrum is raised by what may be hidden by noise.
+    converge, so what they take at most includes what noise may hide.
     """
     k = len(matrix)
     mean = max(float(np.trace(matrix)) / k, blur + noise / math.sqrt(k))
@@ -116,7 +117,8 @@ def _left(matrix: Array, noise: float, blur: float, uneven: float) -> _Left:
     unsure = noise * math.sqrt((k - 1) * keep**2 + 1.0 / k)
     hidden = HIDDEN * noise * math.sqrt(k - 1) * (1.0 - keep) + (uneven - 1.0) * blur
     vague = np.clip(VAGUE - (values - blur) / noise, 0.0, 1.0)
-    return _Left(axes, np.maximum(values - unsure, 0.0), values + SURE * unsure + hidden, vague)
+    likely = values + SURE * unsure
+    return _Left(axes, np.maximum(values - unsure, 0.0), likely, likely + hidden, vague)
 
 
 def _mean_weight(design: Design, variances: Array) -> float:
