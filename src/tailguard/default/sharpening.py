@@ -32,6 +32,7 @@ NEWS = 0.7  # of the variance of others: a coordinate with more is left as it is
 LEAST = 0.01  # of that variance, the least that is believed in
 SURE = 0.5  # standard deviations of its noise by which what is left of a coordinate is raised
 HIDDEN = 2.0  # standard deviations by which parts of several coordinates may differ without being seen
+STEEPEST = 3.0  # times the curvature of others, that steps may have to take along a scaled coordinate
 VAGUE = 2.0  # standard deviations of its noise from which something is surely left
 PULL = 0.1  # of the curvature that steps use, the penalty where nothing may be left
 LEAST_FOUND = 0.1  # of that curvature, what rows are taken to have
@@ -71,7 +72,8 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
     sizes = np.maximum(sizes, 0.05 * level)
     root, unit = (V / np.sqrt(sizes)) @ V.T, float(np.mean(1.0 / sizes))
     left = _left(root @ rest @ root, sd * unit, blur * unit, max(1.0, len(thin) / len(others)))
-    factor = np.where(left.likely < NEWS, np.maximum(left.likely, LEAST), 1.0)
+    varies = np.maximum(left.likely, left.most / STEEPEST)
+    factor = np.where(varies < NEWS, np.maximum(varies, LEAST), 1.0)
     if np.all(factor == 1.0):
         return design, bounded(H, sd)
 
