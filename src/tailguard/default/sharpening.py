@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 NEWS = 0.7  # of the variance of others: a coordinate with more is left as it is
 LEAST = 0.01  # of that variance, the least that is believed in
-SURE = 0.5  # standard deviations of its noise by which what is left of a coordinate is raised
+SURE = 0.5  # standard deviations of its noise, added to what is left of a coordinate
 HIDDEN = 2.0  # standard deviations by which parts of several coordinates may differ without being seen
 STEEPEST = 3.0  # times the curvature of others, that steps may have to take along a scaled coordinate
 VAGUE = 2.0  # standard deviations of its noise from which something is surely left
@@ -62,7 +62,7 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
         across[:, 0] = 0.0
     keep = kept(across, across.size * sd**2 / 2.0)
     common = keep * across @ bent.inverse
-    # Noise in what they have in common stays in them.
+    # Noise in what they have in common stays in them: so much in the mean over directions.
     blur = keep * sd**2 / 2.0 * float(np.trace(bent.inverse))
     rest = H[np.ix_(thin, thin)] - common @ across.T + blur * np.eye(len(thin))
     # What would be left if they varied like others, as it is weighted.

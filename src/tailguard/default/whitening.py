@@ -39,7 +39,7 @@ CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over the
 LEAST_WEIGHT = 0.45
 ALIKE, CLEAR = (0.5, 2.0), 4.0  # limits of what is taken out of a scale; noise beyond which a variance must be
 LEAST_CURVATURE = 0.3  # over their mean, that is believed in: less may be noise, and would say that nothing is known
-CERTAIN = 4.0  # standard deviations, for lines and counts; log-odds of many indicators are worse for it
+CERTAIN = 4.0  # standard deviations (`decorrelate`), for lines and counts; many indicators of log-odds fare worse
 # Eigenvalues of correlations that are thin: small, and raised by so much for noise or to the floor.
 THIN, RAISED = 0.5, 1.25
 GRADED = 0.8  # of a thin direction, at least, must be of columns that are not rare
@@ -58,7 +58,7 @@ class Thin:
     """
 
     coordinates: NDArray[np.intp]
-    felt: Array  # weighted covariance of all coordinates, were the variances right: that of rare columns is small
+    felt: Array  # weighted covariance of all coordinates, were the variances right; rare columns have a small one
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,8 @@ def standardised(columns: Columns, intercept: bool) -> Design:
 def decorrelate(queries: Queries, raw: Design, certain: float | None = None) -> Design:
     """First Gram matrix: centre, correlations and whitening.
 
-    If given, a correlation ``certain`` standard deviations of its noise beyond 0 is shrunk no more than by that noise.
+    With ``certain`` a correlation is shrunk by no more than the square of so many standard deviations of its own noise,
+    over its square, whatever the others are.
     """
     columns, intercept, d = raw.columns, raw.intercept, len(raw.columns.mean)
     G, sd = raw.gram(queries, "correlations", gram_share(queries, raw, PRECISION))
