@@ -84,7 +84,7 @@ class LinearModel:
     upper: Array
     privacy: PrivacyReport
     missing: Array  # what stands for a missing value: the released means
-    limits: tuple[float, float] = (-math.inf, math.inf)  # of the predictor: of an exponential, and of a line whose target was seen
+    limits: tuple[float, float] = (-math.inf, math.inf)  # of the predictor
     noise: Array | None = None  # standard deviation of the privacy noise in the coefficients, before shrinkage
     uncertainty: Uncertainty | None = None  # of the coefficients and, in the last place, of the intercept
 
