@@ -30,7 +30,8 @@ class _PrivateRegressor(RegressorMixin, PrivateLinearModel):
         Returns
         -------
         ndarray of shape (n,)
-            Predictions, with ``method="auto"`` within twice the released range of the target; for rows of Dask, a Dask array on the workers.
+            Predictions, with ``method="auto"`` within twice the released range of the target; for rows of Dask, a Dask
+            array on the workers.
         """
         return self._predictor(X)
 
