@@ -122,7 +122,8 @@ def test_no_row_can_be_far_from_the_others_in_a_prediction(name):
 @pytest.mark.parametrize(
     ("name", "n", "epsilon"),
     [
-        *[(name, *case) for name in ("ridge", "huber") for case in ((1000, 0.05), (300, 1.0), (2000, 0.1))],
+        *[("ridge", *case) for case in ((1000, 0.05), (300, 1.0), (2000, 0.1))],
+        *[("huber", *case) for case in ((1000, 0.05), (2000, 0.1))],  # with 300 rows it is the fit of ridge
         *[("logistic", *case) for case in ((300, 1.0), (1000, 0.3), (300, 0.3), (1000, 0.1))],
         *[("multinomial", *case) for case in ((300, 0.3), (300, 1.0), (100, 3.0))],
         *[("multinomial", *case) for case in ((2000, 0.2), (4000, 0.1))],
