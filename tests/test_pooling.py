@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -173,7 +174,7 @@ def test_columns_are_rescaled_to_what_was_found_and_not_to_noise():
     D = design(3, factor=0.25)
     np.testing.assert_allclose(rescaling(D), np.diag([1.0, 0.5, 0.5, 0.5]))
     assert D.moments is not None
-    noisy = Design(*(getattr(D, name) for name in list(D.__dataclass_fields__)[:-1]), D.moments._replace(sd=10.0))
+    noisy = replace(D, moments=D.moments._replace(sd=10.0))
     np.testing.assert_allclose(rescaling(noisy), np.eye(4))
 
 
