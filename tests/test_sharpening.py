@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import tailguard as tg
-from tailguard.default import sharpening
+from tailguard import default
+from tailguard.default import linear, poisson, sharpening
 from tailguard.default.columns import Columns
 from tailguard.default.newton import Curvature
 from tailguard.default.whitening import Design, Thin
+from taped import Replayed, Taped
 
 D = 4
 
@@ -179,3 +181,28 @@ def test_no_prediction_is_far_beyond_the_targets():
     wrong[:, 0] *= [1e3, -1e3, np.inf, -1e300]  # a misplaced point, and worse
     assert np.all(np.abs(model.predict(wrong) - 50.0) < 100.0 * np.std(y))
     assert np.all(np.isfinite(model.predict(wrong)))
+
+
+@pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateHuberRegressor, tg.PrivatePoissonRegressor])
+def test_a_sharpened_fit_is_a_function_of_what_was_released(monkeypatch, estimator):
+    """The releases of one table, played back to a fit of missing values, give the same model, limits and report."""
+    changed = []
+
+    def watched(queries, given):
+        sharper, curved = sharpening.sharpened(queries, given)
+        changed.append(sharper is not given)
+        return sharper, curved
+
+    for module in (linear, poisson):
+        monkeypatch.setattr(module, "sharpened", watched)
+    X, line, _ = collinear(20_000, 0.99, 1)
+    Taped.tape = []
+    monkeypatch.setattr(default, "Queries", Taped)
+    model = estimator(3.0, random_state=0).fit(X, np.abs(line))
+    monkeypatch.setattr(default, "Queries", Replayed)
+    twin = estimator(3.0, random_state=0).fit(np.full_like(X, np.nan), np.full(20_000, np.nan))
+    assert changed == [True, True]
+    assert not Taped.tape  # every release was asked for again, and no other
+    for attribute in ("coef_", "intercept_", "lower_", "upper_", "_floor", "_ceiling"):
+        np.testing.assert_array_equal(getattr(twin, attribute), getattr(model, attribute))
+    assert twin.privacy_ == model.privacy_

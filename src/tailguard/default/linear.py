@@ -84,7 +84,7 @@ F_WIDENING, F_INSTRUMENT, F_TILT = 0.04, 0.01, 0.10
 # all are narrow.
 PHASES = {"mean": (0.15, 0.30, 0.55), "bulk": (0.12, 0.33, 0.55)}
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
-FURTHEST = 2.0  # times it, a prediction
+FURTHEST = 2.0  # times it, a prediction ends
 STEPS = (3, 4, 4)  # of each phase,
 SKIPPED = {"mean": (1, 1, 0), "bulk": (2, 0, 0)}  # and those not averaged
 # Of the mean curvature, the least that the first wide steps use: their noise is large, and where there is little
@@ -225,7 +225,6 @@ class LinearFit:
         middle = float(y_column.centre[0])
         self.standard = Target(self.y_mean, self.y_scale, middle, furthest=BEYOND * self.y_reach)
         self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
-        self.limits = middle - FURTHEST * self.y_reach, middle + FURTHEST * self.y_reach
         self.constant = 0.0
         self.own, self.direction = False, np.zeros(queries.engine.columns)  # what the line is tilted in: its own, or
         self.settled = False  # whether the constant is that of narrow steps
@@ -510,4 +509,6 @@ class LinearFit:
             level = min(self.y_range[1], max(self.y_range[0], self.y_mean + self.y_scale * self.constant))
         note = LEVEL_ONLY if self.design is None else "level and slopes"
         noise = None if self.noise is None else self.noise * self.y_scale
-        return Line(columns, shift, self.slopes * self.y_scale, level, covariance, self.limits, note, noise)
+        beyond = (FURTHEST - 1.0) * self.y_reach
+        limits = self.y_range[0] - beyond, self.y_range[1] + beyond
+        return Line(columns, shift, self.slopes * self.y_scale, level, covariance, limits, note, noise)

@@ -30,8 +30,8 @@ class _PrivateRegressor(RegressorMixin, PrivateLinearModel):
         Returns
         -------
         ndarray of shape (n,)
-            Predictions, with ``method="auto"`` within twice the released range of the target; for rows of Dask, a Dask
-            array on the workers.
+            Predictions; for rows of Dask, a Dask array on the workers. Lines of ``method="auto"``, without intervals,
+            stay within twice the released range of the target.
         """
         return self._predictor(X)
 
