@@ -78,7 +78,8 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
         "level alone": (r.Level(alone, TARGET, STRETCHED), STRETCHED.bound),
         "squared line": (r.SquaredLine(plain.line(theta[1:]), 0.8), math.sqrt(1.25)),
         "bounded products": (r.BoundedProducts(plain.line(theta[1:]), 0.2, 1.1, 0.8), math.sqrt(2.0)),
-        "fitted means": (r.FittedMeans(mean, COUNTS, 4.0), 4.0 / math.sqrt(2.0)),
+        "level of counts": (r.Level(mean, COUNTS, STRETCHED), STRETCHED.bound),
+        "level of counts alone": (r.Level(replace(alone, largest=5.0), COUNTS, r.Clip(2.0)), 2.0),
         "prevalence": (r.Prevalence(), 0.5),
         "membership": (r.Membership(3), math.sqrt(2.0 / 3.0)),
     }

@@ -28,7 +28,7 @@ from tailguard.default.inferred import infer, infer_level, refuse_inference, unc
 from tailguard.default.linear import Line, fit_level, fit_line, no_slopes, only
 from tailguard.default.logistic import fit_log_odds
 from tailguard.default.multinomial import fit_multinomial
-from tailguard.default.poisson import fit_log_mean
+from tailguard.default.poisson import fit_log_mean, log_mean_of_few
 from tailguard.default.scaling import scale_columns
 from tailguard.default.small import fit_small, is_small
 from tailguard.engines import Data, engine_for
@@ -123,7 +123,8 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
     noise = noise_source(options.random_state)
     draws = _draws(engine.columns + 1, loss.outputs)
     queries = Queries(engine, Account(budget, max_samples=draws), noise)
-    few = isinstance(loss, (Squared, Huber)) and options.fit_intercept and known is None and not options.inference
+    few = isinstance(loss, (Squared, Huber, Poisson)) and options.fit_intercept
+    few = few and known is None and not options.inference
     few = few and no_slopes(queries) and not is_small(queries, known) and is_few(engine.n, budget)
     few = few and not is_watched()  # releases of many runs add up best if all are Gaussian
     account = PureAccount(budget) if few else queries.account
@@ -131,7 +132,11 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
     bill = charge(for_unit(engine, whole), rows=engine.n, method="default", noise=noise)
     with np.errstate(all="ignore"):
         if isinstance(account, PureAccount):
-            line, curvature = only(level_of_few(PureQueries(engine, account, noise)), engine.columns), 1.0
+            level, curvature = level_of_few(PureQueries(engine, account, noise)), 1.0
+            if isinstance(loss, Poisson):
+                level = log_mean_of_few(level, queries)
+                curvature = math.exp(level)
+            line = only(level, engine.columns)
         elif options.inference:
             line, curvature = infer(queries, loss, options.fit_intercept), 1.0
         elif isinstance(loss, (Squared, Huber)):

@@ -151,7 +151,7 @@ def infer_log_mean(queries: Queries, intercept: bool) -> linear.Line:
     """Fit the logarithm of the mean."""
     d = queries.engine.columns
     if noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
-        return poisson.fit_log_mean(queries, intercept)[0]
+        return poisson.level_of_counts(queries, intercept)[0]
     y = locate_target(queries, column_shares(queries, 1), source="positive target")
     if not y.seen[0]:
         return linear.Line(Columns.unknown(d), np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)

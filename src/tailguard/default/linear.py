@@ -216,6 +216,8 @@ class LinearFit:
     """The state of a fit after stage A: everything in it is released or public."""
 
     beyond_level = BEYOND_LEVEL
+    largest: float | None = None  # of the line, if it is the logarithm of the mean,
+    offset = 0.0  # and what is added to it
 
     def __init__(self, queries: Queries, y_column: Columns, target: str, intercept: bool, ratio: float) -> None:
         self.queries, self.target, self.intercept = queries, target, intercept
@@ -424,9 +426,10 @@ class LinearFit:
 
     def _line(self) -> Fitted:
         """The fitted line, with its level."""
+        constant = self.offset + self.constant
         if self.design is None:
-            return Fitted(None, self.slopes, self.slopes, self.constant)
-        return self.design.line(self.slopes, self.constant)
+            return Fitted(None, self.slopes, self.slopes, constant, self.largest)
+        return self.design.line(self.slopes, constant, self.largest)
 
     def recalibrate(self) -> None:
         """Tilt and level of the fitted line."""
@@ -462,9 +465,12 @@ class LinearFit:
             clip = Clip(clip.far)
         # The last query takes all that is left: at least .40 of the level's share, and what earlier ones did not need.
         shift, sd = queries.mean("level", Level(self._line(), self.standard, clip), 1, clip.bound, queries.account.left)
-        change = float(shift[0])
+        self._raise_level(float(shift[0]), sd)
+
+    def _raise_level(self, change: float, sd: float) -> None:
+        """Add a released change to the level, as far as its noise allows."""
         if self.settled:
-            self.constant += self._believed(change, sd * sd + self.variance / queries.n)
+            self.constant += self._believed(change, sd * sd + self.variance / self.queries.n)
         else:
             self.constant += change
             self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)

@@ -45,7 +45,7 @@ from tailguard.default.linear import LEAST, UNSEEN, Line, LinearFit, nothing
 from tailguard.default.locating import FAR, locate_target, noise_to_signal
 from tailguard.default.newton import Averaged, Curvature, Iterate
 from tailguard.default.quantiles import GRID, quantile
-from tailguard.default.rows import Target
+from tailguard.default.rows import Target, mean_of
 from tailguard.default.whitening import CORRELATION_FLOOR, RIDGE, Design
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
@@ -87,7 +87,7 @@ DIAGONAL = 0.05  # least mean eigenvalue of the features' Gram matrix
 def is_small(queries: Queries, known: Known | None) -> bool:
     """Whether this fit is for them; public."""
     size, ratio = queries.n * queries.mu, noise_to_signal(queries, queries.engine.columns + 1)
-    return size >= LEAST and ratio <= HIGH and (size < FEW or ratio > LOW[_hinted(known)])
+    return size >= LEAST and ratio <= HIGH and (size < FEW or ratio > LOW[is_hinted(known)])
 
 
 def step_count(ratio: float) -> int:
@@ -103,25 +103,30 @@ def _between(ratio: float, quiet: float, noisy: float) -> float:
 
 def fit_small(queries: Queries, known: Known | None, target: str, intercept: bool) -> Line:
     """Fit a linear model with a small budget."""
-    shares = queries.share_for(math.sqrt(2.0), *HISTOGRAM), queries.share_for(2.0, *MEAN)
-    y_column = narrowed_target(locate_target(queries, shares, intercept, closer=FAR), known, intercept)
+    found = locate_target(queries, target_shares(queries), intercept, closer=FAR)
+    y_column = narrowed_target(found, known, intercept)
     if not y_column.seen[0]:
         return nothing(Columns.unknown(queries.engine.columns), UNSEEN)
-    columns = _columns(queries, known, intercept)
+    columns = columns_of(queries, known, intercept)
     fit = SmallFit(queries, y_column, target, intercept, 0.0)
-    fit.descend(columns, _hinted(known))
+    fit.descend(columns, is_hinted(known))
     fit.recalibrate()
     return fit.line(columns)
 
 
-def _hinted(known: Known | None) -> bool:
+def target_shares(queries: Queries) -> tuple[float, float]:
+    """Shares of histogram and mean for one coarse look at the target; public."""
+    return queries.share_for(math.sqrt(2.0), *HISTOGRAM), queries.share_for(2.0, *MEAN)
+
+
+def is_hinted(known: Known | None) -> bool:
     """Whether something is known about every column."""
     return known is not None and known.complete
 
 
-def _columns(queries: Queries, known: Known | None, centred: bool) -> Columns:
+def columns_of(queries: Queries, known: Known | None, centred: bool) -> Columns:
     """Stage A for the features."""
-    if known is not None and _hinted(known):
+    if known is not None and is_hinted(known):
         return locate_known(queries, known, centred, BROADER)
     d, (histogram, mean) = queries.engine.columns, FEATURES
     shares = queries.share_for(math.sqrt(2.0 * d), *histogram), queries.share_for(2.0 * math.sqrt(d), *mean)
@@ -134,6 +139,11 @@ class SmallFit(LinearFit):
     """The state of the fit: everything in it is released or public."""
 
     beyond_level = BEYOND_LEVEL
+    least_clip = LEAST_CLIP
+
+    def _steepness(self, theta: Array) -> float:
+        """Mean derivative of fitted values by the line; that of a line is one."""
+        return 1.0
 
     def descend(self, columns: Columns, hinted: bool) -> None:
         """One Gram matrix, a few steps, shrinkage."""
@@ -149,16 +159,17 @@ class SmallFit(LinearFit):
         at, average = Iterate.start(p), Averaged.empty(p)
         ratio = noise_to_signal(queries, p)
         steps = step_count(ratio)
-        clipped, grid = _between(ratio, *CLIPPED), GRID[GRID >= LEAST_CLIP] * math.sqrt(p)
+        clipped, grid = _between(ratio, *CLIPPED), GRID[self.least_clip <= GRID] * math.sqrt(p)
         for t, part in enumerate(geometric(steps, GROWTH)):
-            score = JointScore(design, at.theta, self.standard)
+            score = JointScore(design, at.theta, self.standard, offset=self.offset, largest=self.largest)
             if t < ASKED:
                 near = grid if t == 0 else np.unique(np.maximum(clip * AGAIN, grid[0]))
                 clip = quantile(queries, "clip", score.sizes, clipped, near, F_CLIP / ASKED)[0]
             gradient, sd = queries.mean("steps", replace(score, clip=clip), p, clip, left * part)
-            at = at.step(curved, gradient, sd, damping=1.0)
+            steep = self._steepness(at.theta)
+            at = at.step(curved, gradient / steep, sd / steep, damping=1.0)
             if t >= steps // 2:
-                average.add(at, sd * sd)
+                average.add(at, (sd / steep) ** 2)
         # A residual of median size, from the median of |a| |r|.
         self.wide_clip = 1.3 * clip / math.sqrt(1.0 + (p - 1) / WEIGHT)
         self.tail = 0.35
@@ -214,6 +225,8 @@ class JointScore:
     theta: Array
     target: Target
     clip: float = math.inf
+    offset: float = 0.0
+    largest: float | None = None  # of the line, if it is the logarithm of the mean
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """Scores of a block of rows."""
@@ -226,7 +239,10 @@ class JointScore:
 
     def _parts(self, X: NDArray[Any], y: NDArray[Any]) -> tuple[Array, Array, Array]:
         a = self.design.vectors(X)
-        r = np.nan_to_num(self.design.predictor(a, self.theta) - self.target(y), nan=0.0)
+        fitted = self.design.predictor(a, self.theta)
+        if self.largest is not None:
+            fitted = mean_of(fitted + self.offset, self.largest)
+        r = np.nan_to_num(fitted - self.target(y), nan=0.0)
         length = np.empty(len(a))
         kernels.features.norms(a, length)
         return a, r, length * np.abs(r)

@@ -19,7 +19,6 @@ MARGIN = tl.constexpr(1.0 + 1e-9)
 LEVEL, SQUARE, INSTRUMENT = tl.constexpr(codes.LEVEL), tl.constexpr(codes.SQUARE), tl.constexpr(codes.INSTRUMENT)
 PRODUCT, SQUARED_LINE = tl.constexpr(codes.PRODUCT), tl.constexpr(codes.SQUARED_LINE)
 BOUNDED_PRODUCTS, UNEVEN = tl.constexpr(codes.BOUNDED_PRODUCTS), tl.constexpr(codes.UNEVEN)
-BEYOND = tl.constexpr(codes.BEYOND)
 MEAN, LOG_ODDS, SIZE = tl.constexpr(codes.MEAN), tl.constexpr(codes.LOG_ODDS), tl.constexpr(codes.SIZE)
 SUBNORMAL = tl.constexpr(codes.SUBNORMAL)
 
@@ -287,7 +286,7 @@ def along_line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.conste
         else:
             w, u = tl.zeros((B,), tl.float64), tl.zeros((B,), tl.float64)
             if CODE == LEVEL:
-                v = _stretched(_number(t - eta), m)
+                v = _stretched(-_residual(eta, t, largest, LINK), m)
             elif CODE == SQUARE:
                 r, top = _number(eta - t), tl.load(m) * tl.load(m)
                 v = tl.where(r * r > top, top, r * r) - top / 2.0
@@ -312,7 +311,7 @@ def along_line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.conste
                 u = _clip((eta - tl.load(m + 2)) / tl.load(m), 1.0)
                 v = w * u
                 u = u / 2.0
-            elif CODE == BEYOND:
+            else:  # BEYOND
                 z = _standardised(x, low, high, mean, inverse, shift)
                 least = tl.load(m + 1 + j, mask=j < D, other=0.0)[None, :]
                 furthest = tl.load(m + 1 + D + j, mask=j < D, other=0.0)[None, :]
@@ -320,11 +319,6 @@ def along_line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.conste
                 z = tl.where(z > furthest, furthest, z)
                 near = constant + tl.sum(z * slopes, 1)
                 v = _clip(_number((eta - near) * ((t - near) + (t - eta))), tl.load(m))
-            else:
-                cap = tl.load(m)
-                w = tl.minimum(tl.exp(tl.minimum(tl.maximum(eta, -20.0), largest)), cap)
-                v = tl.where(t == t, tl.where(t > cap, cap, t), w) - cap / 2.0
-                w = w - cap / 2.0
             f = tl.where(inside, _scale(tl.sqrt(v * v + w * w + u * u), bound, per_unit), 0.0)
             first += tl.sum(_units(v * f, most), 0)
             second += tl.sum(_units(w * f, most), 0)

@@ -22,11 +22,10 @@ object              one row                                norm at most       as
 `Uneven`            (a u, a, u/2), abs(a) <= 1/2           sqrt(3/4)          which clips: linear
 `Instrument`        (u, u clip(eta, 4)/2)                  sqrt(5)            tilt: linear
 `Product`           c(r) (u - centre), u of another line   bound              tilt: linear
-`Level`             c(r)                                   bound              level: linear
+`Level`             c(r)                                   bound              level: linear, Poisson
 `Beyond`            clip((y - e)^2 - (y - eta)^2, most)    most               truncation: linear
 `SquaredLine`       (u, u^2 - 1/2)                         sqrt(5/4)          recalibration: logistic
 `BoundedProducts`   (s, s u)                               sqrt(2)            recalibration: logistic
-`FittedMeans`       (min(y, b), min(exp(z), b)) - b/2      b/sqrt(2)          level: Poisson
 `Prevalence`        sign(y)/2                              1/2                level: logistic
 `Membership`        onehot(y) - 1/K                        sqrt(1 - 1/K)      levels: multinomial
 ==================  =====================================  =================  ==========================================
@@ -64,7 +63,6 @@ from tailguard.default.rows.line import (
     Beyond,
     BoundedProducts,
     Fitted,
-    FittedMeans,
     Instrument,
     Level,
     Product,
@@ -74,7 +72,7 @@ from tailguard.default.rows.line import (
     SquaredLine,
     Uneven,
 )
-from tailguard.default.rows.target import Membership, Prevalence, Target, bounded_score
+from tailguard.default.rows.target import Membership, Prevalence, Target, bounded_score, mean_of
 from tailguard.default.rows.vectors import Clipped, Vectors
 
 __all__ = [
@@ -89,7 +87,6 @@ __all__ = [
     "DesignGram",
     "DesignRows",
     "Fitted",
-    "FittedMeans",
     "Instrument",
     "Level",
     "LogisticScore",
@@ -113,5 +110,6 @@ __all__ = [
     "exponent",
     "first_look",
     "later_look",
+    "mean_of",
     "near_look",
 ]

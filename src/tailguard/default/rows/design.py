@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from tailguard.default.rows.clips import Clip
-from tailguard.default.rows.target import AS_IT_IS, Target, bounded_score
+from tailguard.default.rows.target import AS_IT_IS, Target, bounded_score, mean_of
 from tailguard.default.rows.vectors import Array, Integers, Vectors, passes
 from tailguard.kernels import codes
 
@@ -85,7 +85,7 @@ class Score(Vectors):
         a = self.design.vectors(X)
         fitted = self.offset + self.design.predictor(a, self.theta)
         if self.largest is not None:
-            fitted = np.exp(np.clip(fitted, -20.0, self.largest))
+            fitted = mean_of(fitted, self.largest)
         return np.asarray(a * (self.design.weights(a) * self.clip(fitted - self.target(y)))[:, None])
 
     def add(self, X: NDArray[Any], y: NDArray[Any], bound: float, per_unit: float, total: Integers) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.rows.clips import Clip
-from tailguard.default.rows.target import AS_IT_IS, Target, bounded_score
+from tailguard.default.rows.target import AS_IT_IS, Target, bounded_score, mean_of
 from tailguard.default.rows.vectors import Array, Integers, Vectors, passes
 from tailguard.kernels import codes
 
@@ -38,7 +38,7 @@ class Fitted:
         line = np.full(len(X), self.constant)
         if self.columns is not None:
             line = line + self.columns.predict(X, self.shift, self.slopes)
-        return line if self.largest is None else np.exp(np.clip(line, -20.0, self.largest))
+        return line if self.largest is None else mean_of(line, self.largest)
 
     @cached_property
     def numbers(self) -> tuple[Any, ...]:
@@ -248,7 +248,7 @@ class Level(_OfLine):
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """Residuals of a block of rows."""
-        return self.clip(self.target(y) - self.line(X))[:, None]
+        return self.clip(-(self.line(X) - self.target(y)))[:, None]
 
     @property
     def numbers(self) -> tuple[int, tuple[float, ...]]:
@@ -326,23 +326,3 @@ class BoundedProducts(_OfLine):
     def numbers(self) -> tuple[int, tuple[float, ...]]:
         """For the kernel."""
         return codes.BOUNDED_PRODUCTS, (_range(self.spread), self.level, self.multiplier)
-
-
-@dataclass(frozen=True, eq=False)
-class FittedMeans(_OfLine):
-    """Target and fitted mean, both at most ``cap``, less half of it; a missing target counts as fitted."""
-
-    line: Fitted
-    target: Target
-    cap: float
-
-    def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
-        """Pairs of a block of rows."""
-        model = np.minimum(self.line(X), self.cap)
-        target = np.minimum(self.target(y), self.cap)
-        return np.column_stack([np.where(np.isnan(target), model, target), model]) - self.cap / 2.0
-
-    @property
-    def numbers(self) -> tuple[int, tuple[float, ...]]:
-        """For the kernel."""
-        return codes.FITTED_MEANS, (self.cap,)

@@ -38,6 +38,11 @@ class Target:
 AS_IT_IS = Target()
 
 
+def mean_of(line: Array, largest: float) -> Array:
+    """Means of counts from their logarithms, both ends bounded."""
+    return np.exp(np.clip(line, -20.0, largest))
+
+
 def bounded_score(z: Array, y: Array) -> Array:
     """(p - t)/max(p, 1 - p) with t = 1 for y > 0 and 0 otherwise; 0 where y is missing."""
     small = np.exp(-np.abs(z))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tailguard.kernels.codes import (
-    BEYOND,
     BOUNDED_PRODUCTS,
     INSTRUMENT,
     LEVEL,
@@ -70,8 +67,9 @@ def line_vectors(
         _line(X, start, count, lower, upper, mean, scale, shift, slopes, constant, z, eta)
         targets(y, start, count, target[0], target[1], target[2], target[3], target[4], target[5], t)
         if code == LEVEL:
+            residuals(eta, t, link, largest, eta)
             for i in range(TILE):
-                v[0, i] = stretched(number(t[i] - eta[i]), q[0], q[1], q[2])
+                v[0, i] = stretched(-eta[i], q[0], q[1], q[2])
         elif code == SQUARE:
             top = q[0] * q[0]
             for i in range(TILE):
@@ -105,18 +103,12 @@ def line_vectors(
                 v[0, i] = a * u
                 v[1, i] = a
                 v[2, i] = u / 2.0
-        elif code == BEYOND:
+        else:  # BEYOND
             _cut(z, q[1 : 1 + len(slopes)], q[1 + len(slopes) :])
             combine(z, slopes, constant, other)
             for i in range(TILE):
                 gain = (eta[i] - other[i]) * ((t[i] - other[i]) + (t[i] - eta[i]))
                 v[0, i] = clip(number(gain), q[0])
-        else:
-            for i in range(TILE):
-                fitted = min(math.exp(max(-20.0, min(largest, eta[i]))), q[0])
-                s = min(t[i], q[0]) if t[i] == t[i] else fitted
-                v[0, i] = s - q[0] / 2.0
-                v[1, i] = fitted - q[0] / 2.0
         add_vectors(v, count, bound, per_unit, size, acc)
         done += 1
         if done == FLUSH:
