@@ -196,12 +196,30 @@ def multinomial_task(classes: int, n: int, d: int, seed: int) -> Labels:
     return Labels(X, y, fresh, np.asarray(softmax(fresh @ W.T + level, axis=1)))
 
 
-def poisson_task(n: int, d: int, seed: int) -> Task:
-    """Counts of mean ``3 exp(.5 <w, x>)``; the truth is the mean."""
-    rng = np.random.default_rng([seed, 300, n, d])
-    w = 0.5 * direction("normal", d, rng)
-    X, fresh = features("normal", n, d, rng), features("normal", FRESH_ROWS, d, rng)
-    return Task(X, rng.poisson(3.0 * np.exp(X @ w)).astype(float), fresh, 3.0 * np.exp(fresh @ w))
+# name: (mean, spread of what multiplies it, what the tables call it)
+COUNTS = {
+    "poisson": (3.0, "none", "mean 3"),
+    "overdispersed": (3.0, "gamma", "mean 3, overdispersed (gamma)"),
+    "rare": (0.2, "none", "mean .2: four zeros in five rows"),
+    "large": (1000.0, "gamma", "mean 1000, overdispersed (gamma)"),
+    "heavy": (20.0, "lognormal", "mean 20, long tail (log-normal)"),
+}
+COUNT_FEATURES = ("normal", "t3", "lognormal", "correlated", "dummies")
+
+
+def counts_task(count: str, kind: str, n: int, d: int, seed: int) -> Task:
+    """Counts of mean ``m exp(.5 <w, x>)``, the exponent within 2.5; the truth is the mean."""
+    rng = np.random.default_rng([seed, 310, n, d, list(COUNTS).index(count), COUNT_FEATURES.index(kind)])
+    mean, spread, _ = COUNTS[count]
+    w, X = 0.5 * direction(kind, d, rng), features(kind, n + FRESH_ROWS, d, rng)
+    centred = X - prevalences(d) if kind == "dummies" else X
+    truth = mean * np.exp(np.clip(centred @ w, -2.5, 2.5))
+    rate = truth[:n]
+    if spread == "gamma":
+        rate = rate * rng.gamma(0.7, 1.0 / 0.7, n)
+    if spread == "lognormal":
+        rate = rate * rng.lognormal(-0.72, 1.2, n)
+    return Task(X[:n], rng.poisson(rate).astype(float), X[n:], truth[n:])
 
 
 @dataclass(frozen=True)

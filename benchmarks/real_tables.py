@@ -39,10 +39,20 @@ class Split:
         """Held-out R^2 of predicting the mean of the training rows, which is not private."""
         return self.r2(np.full(len(self.y_test), self.y.mean()))
 
+    def explained(self, prediction: Array) -> float:
+        """Part of the held-out Poisson deviance of the training mean that a prediction saves."""
+        saved = [_deviance(self.y_test, q) for q in (prediction, np.full(len(self.y_test), self.y.mean()))]
+        return 1.0 - saved[0] / saved[1]
+
     def log_loss(self, probability: Array) -> float:
         """Held-out log-loss of the probability of a one."""
         p = np.clip(np.nan_to_num(probability, nan=0.5), 1e-12, 1.0 - 1e-12)
         return -float(np.mean(np.where(self.y_test > 0, np.log(p), np.log1p(-p))))
+
+
+def _deviance(y: Array, mean: Array) -> float:
+    mean = np.maximum(np.nan_to_num(mean, nan=1e-300), 1e-300)
+    return float(np.mean(mean - y - np.where(y > 0, y * np.log(mean / np.where(y > 0, y, 1.0)), 0.0)))
 
 
 def split(X: Array, y: Array, seed: int) -> Split:
@@ -138,6 +148,7 @@ def twin(name: str, seed: int, rows: int = 10_000) -> Split:
 # -------------------------------------------------------------------------------------------------------- real tables
 
 REGRESSIONS = ("credit PAY_AMT1", "credit PAY_AMT1, dummies", "randhie meddol", "adult hours", "adult capital-gain")
+COUNTS = ("randhie mdvis", "randhie totadm", "randhie meddol", "credit PAY_AMT1", "adult capital-gain")
 CLASSIFICATIONS = ("credit default", "adult income, 6 numeric", "adult income, one-hot")
 
 _NUMERIC = ["age", "education-num", "capital-gain", "capital-loss", "fnlwgt", "hours-per-week"]
@@ -157,9 +168,10 @@ def table(folder: str, name: str) -> tuple[Array, Array]:
 
     file = {"c": "credit_default", "r": "randhie", "a": "adult"}[name[0]]
     frame = pd.read_csv(Path(folder) / f"{file}.csv.gz")
-    if name == "randhie meddol":
-        frame = frame.drop_duplicates("zper").dropna(subset=[*_RANDHIE, "meddol"])
-        return encoded(frame, _RANDHIE, []), frame["meddol"].to_numpy(float)
+    if name.startswith("randhie"):
+        target = name.split()[1]
+        frame = frame.drop_duplicates("zper").dropna(subset=[*_RANDHIE, target])
+        return encoded(frame, _RANDHIE, []), frame[target].to_numpy(float)
     if name == "credit default":
         features = [c for c in frame if c != "default" and c.lower() != "id"]
         return encoded(frame, features, []), frame["default"].to_numpy(float)
