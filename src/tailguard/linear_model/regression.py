@@ -209,6 +209,8 @@ class PrivatePoissonRegressor(_PrivateRegressor):
     def predict(self, X: Data) -> Array:
         """Predict the mean of every row, ``exp`` of the linear predictor, at most 150 times the average by default.
 
+        Nor is it beyond the released end of the target.
+
         Parameters
         ----------
         X : array_like of shape (n, d), `tailguard.Source`, path, or table of Arrow
