@@ -344,7 +344,7 @@ def test_an_error_while_rows_are_made_says_nothing_of_them(client):
 
 
 def test_an_error_of_a_function_is_that_of_memory_and_leaves_no_rows_in_a_log(client):
-    X = da.full((100, 2), 8128.25, chunks=(50, 2))
+    X = da.full((100, 2), 8128.4375, chunks=(50, 2))
 
     def fails(X, y):
         raise ZeroDivisionError("of the function")
@@ -354,7 +354,7 @@ def test_an_error_of_a_function_is_that_of_memory_and_leaves_no_rows_in_a_log(cl
         rows.integer_sum(fails, (1,))
     assert caught.value.__context__ is None
     logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
-    assert "8128" not in logs
+    assert "8128.4375" not in logs
 
     class Odd(Exception):
         def __init__(self, one, two):
