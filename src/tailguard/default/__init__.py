@@ -1,8 +1,8 @@
 r"""The default: private regression that asks for nothing but epsilon.
 
 Stages, each a file: **A** `columns` (truncation, centre and scale of every column; what is spent on it: `locating`),
-**B** `whitening` (correlations and curvature), **C** steps and **D** recalibration in `linear` (and how far out its
-line is believed: `extent`), `logistic`, `multinomial` and `poisson`.
+**B** `whitening` (correlations and curvature), **C** steps in `linear` (how far out its line is believed: `extent`),
+`small`, `poisson`, `logistic` and `multinomial`, **D** `recalibration` (tilt and level; for log-odds with their steps).
 Every look at the data is a query of one `tailguard.means.queries.Queries` object, paid from one account;
 docs/default.md proves the sensitivities line by line.
 
@@ -25,7 +25,9 @@ from tailguard.default.columns import Columns
 from tailguard.default.few import is_few, level_of_few
 from tailguard.default.hinted_mean import level_known
 from tailguard.default.inferred import infer, infer_level, refuse_inference, uncertainty_of
-from tailguard.default.linear import Line, fit_level, fit_line, no_slopes, only
+from tailguard.default.level import fit_level, no_slopes
+from tailguard.default.line import Line, only
+from tailguard.default.linear import fit_line
 from tailguard.default.logistic import fit_log_odds
 from tailguard.default.multinomial import fit_multinomial
 from tailguard.default.poisson import fit_log_mean, log_mean_of_few
@@ -132,17 +134,19 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
     bill = charge(for_unit(engine, whole), rows=engine.n, method="default", noise=noise)
     with np.errstate(all="ignore"):
         if isinstance(account, PureAccount):
-            level, curvature = level_of_few(PureQueries(engine, account, noise)), 1.0
+            pure, curvature = PureQueries(engine, account, noise), 1.0
             if isinstance(loss, Poisson):
-                level = log_mean_of_few(level, queries)
+                level = log_mean_of_few(level_of_few(pure, "positive target"), queries)
                 curvature = math.exp(level)
+            else:
+                level = level_of_few(pure)
             line = only(level, engine.columns)
         elif options.inference:
             line, curvature = infer(queries, loss, options.fit_intercept), 1.0
         elif isinstance(loss, (Squared, Huber)):
             target = "mean" if isinstance(loss, Squared) else "bulk"
             if is_small(queries, known):
-                line = fit_small(queries, known, target, options.fit_intercept)
+                line = fit_small(queries, known, options.fit_intercept)
             else:
                 line = fit_line(queries, target, options.fit_intercept, known)
             if known is not None and known.target_range is not None:

@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.columns import first_counts
-from tailguard.default.linear import BEYOND
-from tailguard.default.rows import TOPS, Clip, Fitted, Level, Target
+from tailguard.default.recalibration import BEYOND
+from tailguard.default.rows import TOPS, Clip, Fitted, Level, Source, Target
 from tailguard.means.pure import PureQueries
 from tailguard.privacy import Budget
 
@@ -43,7 +43,7 @@ HIGHEST = 0.8  # quantile of sizes, where that allows it
 CLIP = 1.75  # times the size found, targets are clipped
 LEAST = 100.0  # n epsilon from which on there is a size to be found,
 ROWS, EPSILON = 10, 1e-5  # and at least so many rows and so large an epsilon: ranks and noise are whole numbers
-MOST = 80.0  # n mu from which on `linear.fit_level` is better
+MOST = 80.0  # n mu from which on `level.fit_level` is better
 # No size is likelier than a smaller one: that would undo it.
 PRIOR = -2.0 * np.log1p(np.maximum(np.append(-np.inf, TOPS) - 3.0, 0.0) / 4.0)
 
@@ -61,9 +61,9 @@ def scores_of(within: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
     return np.asarray(-np.maximum(np.maximum(upto - within - rank, rank - upto), 0))
 
 
-def level_of_few(queries: PureQueries) -> float:
-    """Release the mean of the target."""
-    counts = first_counts("target", np.arange(1))
+def level_of_few(queries: PureQueries, source: Source = "target") -> float:
+    """Release the mean of the target, or of what of it is positive."""
+    counts = first_counts(source, np.arange(1))
     within = queries.total(counts, counts.shape)[0]
     n, size = queries.n, queries.n * queries.epsilon * SIZE
     rank = int(n * min(HIGHEST, 1.0 - 2.0 * SAFE / size))
@@ -71,7 +71,8 @@ def level_of_few(queries: PureQueries) -> float:
     if place == 0:
         return 0.0
     scale, nothing = 2.0 ** float(np.clip(TOPS[place - 1], -990.0, 990.0)), np.zeros(queries.engine.columns)
-    target = Target(0.0, scale, 0.0, furthest=BEYOND * CLIP * scale)
+    low = 0.0 if source == "positive target" else -math.inf
+    target = Target(0.0, scale, 0.0, furthest=BEYOND * CLIP * scale, low=low)
     level = Level(Fitted(None, nothing, nothing, 0.0), target, Clip(CLIP))
     found, sd = queries.mean("level", level, CLIP, queries.account.left)
     mean = float(found[0])

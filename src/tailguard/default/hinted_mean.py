@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import REACH, narrowed_target
-from tailguard.default.linear import LinearFit, fit_level
+from tailguard.default.level import fit_level
+from tailguard.default.recalibration import Fit
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
@@ -41,7 +42,8 @@ def level_known(queries: Queries, known: Known, column: int) -> float:
         if not np.isfinite(root):
             return fit_level(queries)
         nothing = np.zeros(1)
-        return _level(queries, Columns(nothing, np.array([REACH * root]), nothing, np.array([root]), np.ones(1, bool)))
+        found = Columns(nothing, np.array([REACH * root]), nothing, np.array([root]), np.ones(1, bool))
+        return float(Fit(queries, found).level_alone().level)
     middle, half = (low + high) / 2.0, (high - low) / 2.0
     found = locate(queries, "target", 1, *LOOK)
     if not found.seen[0]:
@@ -53,14 +55,7 @@ def level_known(queries: Queries, known: Known, column: int) -> float:
             value = start + (value - start) * max(0.0, 1.0 - (2.0 * half * sd / max(abs(value - start), 1e-300)) ** 2)
         return min(max(low, value), high)
     found = narrowed_target(found, replace(known, target_range=(low, high)))
-    return float(np.clip(_level(queries, found), low, high))
-
-
-def _level(queries: Queries, column: Columns) -> float:
-    fit = LinearFit(queries, column, "mean", intercept=True, ratio=0.0)
-    fit.look_at_target()
-    fit.recalibrate()
-    return float(fit.line(Columns.unknown(queries.engine.columns)).level)
+    return float(np.clip(Fit(queries, found).level_alone().level, low, high))
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,12 @@ from tailguard.default.inference import (
     polish,
     rewhiten,
 )
+from tailguard.default.level import TOO_NOISY
+from tailguard.default.line import UNSEEN, Line
 from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.newton import Curvature
 from tailguard.default.quantiles import AROUND, GRID, quantile
+from tailguard.default.recalibration import BEYOND
 from tailguard.default.rows import Fitted, LogisticScore, Target
 from tailguard.default.scores import (
     ClippedScore,
@@ -68,20 +71,19 @@ F_CLIP, F_LEVEL = 0.01, 0.05
 STEPS, SKIPPED, DAMPING = 5, 2, 0.9
 QUIET = 0.03  # noise-to-signal ratio up to which log-odds take ten steps, and not five
 NARROW = linear.NARROW["mean"]
-UNSEEN = "zero: no scale of the target in sight at this epsilon"
 
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 @dataclass(frozen=True)
-class InferredLine(linear.Line):
+class InferredLine(Line):
     """A line with what is known about its errors, in the units of the data."""
 
     uncertainty: Uncertainty | None = None
 
 
-def infer(queries: Queries, loss: Loss, intercept: bool) -> linear.Line:
+def infer(queries: Queries, loss: Loss, intercept: bool) -> Line:
     """Fit the model that the loss asks for, with standard errors where the budget carries them."""
     if isinstance(loss, (Squared, Huber)):
         return infer_line(queries, "mean" if isinstance(loss, Squared) else "bulk", intercept)
@@ -102,15 +104,15 @@ def refuse_inference(loss: Loss, alpha: float) -> None:
         raise ValueError(f"alpha={alpha!r} is not accepted with inference=True: a penalty biases. Give alpha=0.")
 
 
-def infer_line(queries: Queries, target: str, intercept: bool) -> linear.Line:
+def infer_line(queries: Queries, target: str, intercept: bool) -> Line:
     """Fit a linear model to the "mean" or the "bulk"."""
     d = queries.engine.columns
-    if noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
+    if noise_to_signal(queries, d + 1) > TOO_NOISY:
         return linear.fit_line(queries, target, intercept)
     columns = locate_features(queries, intercept)
     y = locate_target(queries, column_shares(queries, 1), intercept)
     if not y.seen[0]:
-        return linear.Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
+        return Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
     standard, mean, scale = _standard(y), float(y.mean[0]), float(y.scale[0])
     score = ResidualScore(standard)
 
@@ -131,7 +133,7 @@ def infer_line(queries: Queries, target: str, intercept: bool) -> linear.Line:
     return _line(design, estimate, mean + scale * (line.constant + level.value), scale, level)
 
 
-def infer_log_odds(queries: Queries, intercept: bool) -> linear.Line:
+def infer_log_odds(queries: Queries, intercept: bool) -> Line:
     """Fit the log-odds of two classes."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
@@ -147,19 +149,19 @@ def infer_log_odds(queries: Queries, intercept: bool) -> linear.Line:
     return _line(design, estimate, float(estimate.theta[0]) if intercept else 0.0, limits=logistic.LIMITS)
 
 
-def infer_log_mean(queries: Queries, intercept: bool) -> linear.Line:
+def infer_log_mean(queries: Queries, intercept: bool) -> Line:
     """Fit the logarithm of the mean."""
     d = queries.engine.columns
-    if noise_to_signal(queries, d + 1) > linear.TOO_NOISY:
+    if noise_to_signal(queries, d + 1) > TOO_NOISY:
         return poisson.level_of_counts(queries, intercept)[0]
     y = locate_target(queries, column_shares(queries, 1), source="positive target")
     if not y.seen[0]:
-        return linear.Line(Columns.unknown(d), np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
+        return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
     mean = max(float(y.mean[0]), 1e-3 * float(y.scale[0]))
     start = math.log(mean)
     offset = 0.0 if intercept else -start
     # Not truncated where the default does: that would bias the mean, and the clip of the score bounds it anyway.
-    counts = Target(0.0, mean, float(y.centre[0]), furthest=linear.BEYOND * float(y.reach[0]), low=0.0)
+    counts = Target(0.0, mean, float(y.centre[0]), furthest=BEYOND * float(y.reach[0]), low=0.0)
     score = CountScore(counts, offset, poisson.LARGEST)
 
     def slope(theta: Array) -> float:
@@ -199,7 +201,7 @@ def infer_level(queries: Queries) -> tuple[float, Uncertainty]:
 
 def _standard(y: Columns) -> Target:
     """The target in units of its scale; one that is far beyond all that was seen counts as missing."""
-    return Target(float(y.mean[0]), float(y.scale[0]), float(y.centre[0]), furthest=linear.BEYOND * float(y.reach[0]))
+    return Target(float(y.mean[0]), float(y.scale[0]), float(y.centre[0]), furthest=BEYOND * float(y.reach[0]))
 
 
 def _whitened(queries: Queries, columns: Columns, intercept: bool) -> tuple[Design, Curvature]:
@@ -294,7 +296,7 @@ def _line(
     )
 
 
-def uncertainty_of(line: linear.Line, intercept: bool) -> Uncertainty:
+def uncertainty_of(line: Line, intercept: bool) -> Uncertainty:
     """What is known about the errors of a line's coefficients and intercept; the latter is exact if there is none."""
     known = line.uncertainty if isinstance(line, InferredLine) else None
     if known is None:

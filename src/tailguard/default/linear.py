@@ -1,6 +1,6 @@
-r"""The default for linear regression: stages C and D, on the columns of stage A and the design of stage B.
+r"""The default for linear regression: stage C, on the columns of stage A and the design of stage B.
 
-C. Damped Newton steps on the score ``w a clip(r, -c, c)`` of a row with design vector a, Mallows weight w and
+Damped Newton steps on the score ``w a clip(r, -c, c)`` of a row with design vector a, Mallows weight w and
 residual r:
    ``|w a| <= R``, so one row moves its sum by at most ``2 R c``. Clip c is a private quantile of ``|r|``, asked for
    again at every step. Two clips, because there are two targets:
@@ -14,10 +14,9 @@ residual r:
    line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, they are narrow, and
    it is asked in which direction, if in any, residuals widen: with skewed noise that is where the two targets differ.
    Then it is asked whether the line holds for the few rows whose features are far out (`extent`).
-D. The fitted line is recalibrated, for the mean along one direction, if there is one: its own, or that in which
-   residuals widen. Then its level. Both are means of residuals whose clip is extrapolated along the tail between two
-   released quantiles, and stretched. The intercept is that of the mean in either target; where the narrow fit has one
-   already, it is left only as far as noise allows.
+
+Stage D, tilt and level, is that of all fits (`recalibration`): the tilt is for the mean, along the line where residuals
+are uneven along it, and else in the direction in which they widen. The intercept is that of the mean in either target.
 
 =================  ===================================================  ==========================  =================
 query              one row                                              L2 sensitivity of the sum   share
@@ -28,24 +27,17 @@ uneven, mean only  (a u, a, u/2), a = min(abs(r)/c, 1) - 1/2            sqrt(3) 
 widening, mean     w a (min(abs(r), c) - c/2)                           R c                         .04
 variances          min(r^2, c^2)                                        c^2                         .01
 beyond             see `extent`                                         2 b                         .004 to .04
-tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
-instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
-tilt               c(r) clip(u - centre, 1)                             2 b                         .10
-level              c(r)                                                 2 b                         all that is left
 =================  ===================================================  ==========================  =================
 
-Instrument and tilt are asked for where there is a direction to tilt the line in; elsewhere the steps get what they
-would take. Shares depend on n, d and the budget, and on what a released value decides: that, which of two clips the
-steps use, how many columns are looked at again and how many have a heavy tail; steps and level take what is left. The
-account is a filter that allows for it.
+Where there is no direction to tilt the line in, the steps get what stage D would take for it. Shares depend on n, d and
+the budget, and on what a released value decides: that, which of two clips the steps use, how many columns are looked at
+again and how many have a heavy tail; steps and level take what is left. The account is a filter that allows for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,22 +46,13 @@ from tailguard.default import extent
 from tailguard.default.averaging import geometric, shrink, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
+from tailguard.default.level import level_only, no_slopes
+from tailguard.default.line import UNSEEN, Line, nothing
 from tailguard.default.locating import FAR, column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.newton import Averaged, Iterate
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
-from tailguard.default.rows import (
-    Clip,
-    Fitted,
-    Instrument,
-    Level,
-    Product,
-    Residual,
-    Sizes,
-    Square,
-    Target,
-    Uneven,
-    Widening,
-)
+from tailguard.default.recalibration import F_INSTRUMENT, F_TILT, Fit
+from tailguard.default.rows import Clip, Residual, Square, Uneven, Widening
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.sharpening import sharpened
 from tailguard.default.whitening import CERTAIN, Design, decorrelate, standardised
@@ -78,13 +61,10 @@ from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
-F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_LEVEL = 0.03, 0.005, 0.01, 0.01, 0.10
-F_WIDENING, F_INSTRUMENT, F_TILT = 0.04, 0.01, 0.10
+F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_WIDENING = 0.03, 0.005, 0.01, 0.01, 0.04
 # Shares of three phases of steps. For the mean the first are wide and the others what the data call for, for the bulk
 # all are narrow.
 PHASES = {"mean": (0.15, 0.30, 0.55), "bulk": (0.12, 0.33, 0.55)}
-BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
-FURTHEST = 2.0  # times it, a prediction ends
 STEPS = (3, 4, 4)  # of each phase,
 SKIPPED = {"mean": (1, 1, 0), "bulk": (2, 0, 0)}  # and those not averaged
 # Of the mean curvature, the least that the first wide steps use: their noise is large, and where there is little
@@ -103,36 +83,6 @@ LEAST_TAIL = 0.3  # of that fraction, is believed to be beyond a clip
 # Clips of wide steps. With most targets zero a quantile would draw them to nothing, and the slopes with it.
 WIDE_GRID = GRID[GRID >= 0.125]
 FURTHER = 2.0 ** np.arange(0.0, 8.01, 0.25)  # times a narrow clip, to find a wide one
-# How often the variance of a change is taken off its square: of the level and of a multiplier of the line, which are
-# shrunk to what the steps found, and of a tilt in a direction that was seen.
-BELIEF, BELIEF_TILT = 2.0, 1.0
-# Over the line's spread: the error of a multiplier and of a tilt beyond which there is none, and the largest tilt.
-VAGUE, VAGUE_TILT, STEEPEST = 0.5, 0.25, 3.0
-# Fractions beyond the clips of a multiplier, over its noise and the spread of the line, and of tilt and level.
-BEYOND_MULTIPLIER, BEYOND_TILT, BEYOND_LEVEL = 3.0, 8.0, 7.0
-HEAVY = 0.5  # rise of a clip with the fraction beyond it, in logarithms, from which a tail is heavy
-STEEPER = 1.6  # a tail falls faster, so much, beyond what was seen of it
-F_TARGET = (0.3, 0.1)  # shares of histogram and mean of the target where only its level is fitted
-LEAST = 80.0  # n mu below which that is so, and
-TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which only the level is fitted
-
-
-@dataclass(frozen=True)
-class Line:
-    """What a fit releases: ``level + slopes . z`` of standardised truncated features z, in the units of y."""
-
-    columns: Columns
-    shift: Array
-    slopes: Array
-    level: Any  # one for every output
-    covariance: Array
-    limits: tuple[float, float] = (-math.inf, math.inf)  # of the predictor
-    note: str = "level and slopes"
-    noise: Array | None = None  # standard deviation of the privacy noise in the slopes before they were shrunk
-
-
-LEVEL_ONLY = "level only: too few rows for so many columns at this epsilon"
-UNSEEN = "zero: no scale of the target in sight at this epsilon"
 
 
 @dataclass
@@ -156,7 +106,7 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
     if no_slopes(queries):
-        return level_only(queries, target, intercept, known)
+        return level_only(queries, intercept, known)
     queries.together(first_counts("features", np.arange(d)), first_counts("target", np.arange(1)))
     columns = locate_features(queries, intercept, known=known)
     raw = standardised(columns, intercept)
@@ -171,72 +121,12 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     return fit.line(columns)
 
 
-def no_slopes(queries: Queries) -> bool:
-    """Whether there is too much noise for slopes; public."""
-    return noise_to_signal(queries, queries.engine.columns + 1) > TOO_NOISY or queries.n * queries.mu < LEAST
-
-
-def level_only(queries: Queries, target: str, intercept: bool, known: Known | None = None) -> Line:
-    """Fit a level, if there is to be one, and no slopes."""
-    columns = Columns.unknown(queries.engine.columns)
-    if not intercept:
-        return nothing(columns, LEVEL_ONLY)
-    y_column = narrowed_target(locate_target(queries, F_TARGET, again=False, closer=FAR), known)
-    if not y_column.seen[0]:
-        return nothing(columns, UNSEEN)
-    fit = LinearFit(queries, y_column, target, intercept, 0.0)
-    fit.look_at_target()
-    fit.recalibrate()
-    return fit.line(columns)
-
-
-def only(level: float, columns: int) -> Line:
-    """A level of columns that were not looked at."""
-    return replace(nothing(Columns.unknown(columns), LEVEL_ONLY), level=level)
-
-
-def nothing(columns: Columns, note: str) -> Line:
-    """Predict zero."""
-    zero = np.zeros(len(columns.mean))
-    return Line(columns, zero, zero, 0.0, np.eye(len(zero)), note=note)
-
-
-def fit_level(queries: Queries) -> float:
-    """Fit a constant to the target: a private mean."""
-    y_column = locate_target(queries, (0.15, 0.05), closer=FAR)
-    if not y_column.seen[0]:
-        return 0.0
-    fit = LinearFit(queries, y_column, "mean", intercept=True, ratio=0.0)
-    fit.look_at_target()
-    fit.recalibrate()
-    return fit.line(Columns.unknown(queries.engine.columns)).level
-
-
-class LinearFit:
-    """The state of a fit after stage A: everything in it is released or public."""
-
-    beyond_level = BEYOND_LEVEL
-    largest: float | None = None  # of the line, if it is the logarithm of the mean,
-    offset = 0.0  # and what is added to it
+class LinearFit(Fit):
+    """Steps to the "mean" or the "bulk": everything in it is released or public."""
 
     def __init__(self, queries: Queries, y_column: Columns, target: str, intercept: bool, ratio: float) -> None:
-        self.queries, self.target, self.intercept = queries, target, intercept
-        self.y_mean, self.y_scale = float(y_column.mean[0]), float(y_column.scale[0])
-        self.y_reach = float(y_column.reach[0])
-        # One that is far beyond all that was seen counts as missing.
-        middle = float(y_column.centre[0])
-        self.standard = Target(self.y_mean, self.y_scale, middle, furthest=BEYOND * self.y_reach)
-        self.y_range = float(y_column.lower[0]), float(y_column.upper[0])
-        self.constant = 0.0
-        self.own, self.direction = False, np.zeros(queries.engine.columns)  # what the line is tilted in: its own, or
-        self.settled = False  # whether the constant is that of narrow steps
-        self.narrow = NARROW[target]
-        self.design: Design | None = None
-        self.slopes = np.zeros(queries.engine.columns)
-        self.noise: Array | None = None
-        self.level_share = min(0.25, F_LEVEL + ratio / 2.0)
-
-    # ---------------------------------------------------------------- C
+        super().__init__(queries, y_column, intercept, ratio)
+        self.target, self.narrow = target, NARROW[target]
 
     def take_steps(self, raw: Design) -> None:
         """Wide steps, narrow steps, and the kind that the data call for; then shrinkage."""
@@ -408,113 +298,9 @@ class LinearFit:
         found, sd = self.queries.mean("variances", square, 1, top / 2.0, F_VARIANCE)
         self.variance = min(max(float(found[0]) + top / 2.0, 2.0 * sd), top)
 
-    def look_at_target(self) -> None:
-        """Without slopes: the scale of the target's tail only."""
-        left = self.queries.account.left
-        self.level_share, self.tail = 0.9 * left, 0.2
-        residual = Residual(self._line(), self.standard)
-        self.wide_clip = quantile(self.queries, "clip", residual, 1.0 - self.tail, GRID, 0.09 * left)[0]
-
     def truncate(self) -> Columns:
         """Truncate features where most rows end, unless the line is better beyond; returns the columns."""
         assert self.design is not None
         known, steps = (self._line(), self.standard, self.felt), "wide" if self.own else "narrow"
         self.design = extent.believed(self.queries, self.design, *known, steps, self.beyond_share)
         return self.design.columns
-
-    # ---------------------------------------------------------------- D
-
-    def _line(self) -> Fitted:
-        """The fitted line, with its level."""
-        constant = self.offset + self.constant
-        if self.design is None:
-            return Fitted(None, self.slopes, self.slopes, constant, self.largest)
-        return self.design.line(self.slopes, constant, self.largest)
-
-    def recalibrate(self) -> None:
-        """Tilt and level of the fitted line."""
-        queries, share = self.queries, self.level_share
-        noise = queries.sd(2.0, share)
-        beyond = min(0.3, 6.0 * noise)
-        # To the end of the target, however near zeros have drawn the clip.
-        octaves = max(7.5, math.log2(max(1.0, self.y_reach / (self.y_scale * self.wide_clip))))
-        grid = self.wide_clip * 2.0 ** np.arange(0.0, octaves + 0.51, 0.5)
-        residual, moments = Residual(self._line(), self.standard), None
-        direction = self.slopes if self.own else self.direction
-        if self.design is not None and np.any(direction):
-            moments = Instrument(self.design.line(direction), self.design.spread(direction))
-            queries.together(Sizes(residual, tuple(grid)), moments.clipped(queries.grid(math.sqrt(5.0))))
-        far = quantile(queries, "tail", residual, 1.0 - beyond, grid, 0.25 * share)[0]
-        slope = 0.4
-        if self.tail > 1.5 * beyond:
-            slope = min(0.7, max(0.2, math.log(far / self.wide_clip) / math.log(self.tail / beyond)))
-        power = STEEPER / slope
-
-        def clip_at(fraction: float) -> float:
-            return float(min(far * (beyond / fraction) ** slope, 4.0 * far, 2.0 * self.y_reach / self.y_scale))
-
-        if moments is not None:
-            self._tilt(moments, clip_at, noise, power)
-        if not self.intercept:
-            return
-        fraction = self.beyond_level * noise
-        if self.design is None:  # all of the budget is here: a heavy tail is followed further
-            fraction *= min(1.0, HEAVY / slope) ** 2
-        clip = Clip.stretched(clip_at(fraction), clip_at(4.0 * fraction), power)
-        if clip.far >= self.y_reach / self.y_scale:  # the end of the target, beyond which there is no tail
-            clip = Clip(clip.far)
-        # The last query takes all that is left: at least .40 of the level's share, and what earlier ones did not need.
-        shift, sd = queries.mean("level", Level(self._line(), self.standard, clip), 1, clip.bound, queries.account.left)
-        self._raise_level(float(shift[0]), sd)
-
-    def _raise_level(self, change: float, sd: float) -> None:
-        """Add a released change to the level, as far as its noise allows."""
-        if self.settled:
-            self.constant += self._believed(change, sd * sd + self.variance / self.queries.n)
-        else:
-            self.constant += change
-            self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)
-
-    def _tilt(self, moments: Instrument, clip_at: Callable[[float], float], noise: float, power: float) -> None:
-        """One instrumental step on the slope of the residuals in a direction, only as far as its noise allows."""
-        queries, spread, design = self.queries, moments.spread, self.design
-        assert design is not None
-        fraction = BEYOND_MULTIPLIER * noise / spread if self.own else BEYOND_TILT * noise
-        far = max(self.wide_clip, clip_at(min(0.3, fraction)))
-        clip = Clip.stretched(far, far / 2.0, power)
-        (mean_u, u_line), _ = queries.mean("instrument", moments, 2, math.sqrt(5.0), F_INSTRUMENT)
-        centre = min(0.5, max(-0.5, float(mean_u)))
-        product = Product(self._line(), self.standard, moments.line, spread, clip, centre)
-        found, sd = queries.mean("tilt", product, 1, clip.bound, F_TILT)
-        strength = max(2.0 * float(u_line), 0.3) * spread
-        change = float(found[0]) / strength
-        sampling = 0.6 * min(self.variance * max(1.0, clip.far / self.wide_clip), clip.far**2) / queries.n
-        variance = (sd * sd + sampling) / strength**2
-        relative = design.spread(self.slopes) / spread
-        belief, vague = (BELIEF, VAGUE) if self.own else (BELIEF_TILT, VAGUE_TILT)
-        if variance > (vague * relative) ** 2:
-            return
-        change = self._believed(change, variance, belief)
-        change = min(STEEPEST * relative, max(-1.0 if self.own else -STEEPEST * relative, change))
-        self.slopes = self.slopes + change * moments.line.slopes
-        if self.own and self.noise is not None:
-            self.noise = (1.0 + change) * self.noise
-
-    @staticmethod
-    def _believed(change: float, variance: float, belief: float = BELIEF) -> float:
-        """A change, shrunk to none by its noise."""
-        return change * max(0.0, 1.0 - belief * variance / max(change * change, 1e-300))
-
-    def line(self, columns: Columns) -> Line:
-        """Back to the units of y; the level stays inside the released range of y."""
-        d = len(self.slopes)
-        shift = np.zeros(d) if self.design is None else self.design.shift
-        covariance = np.eye(d) if self.design is None else self.design.covariance
-        level = 0.0
-        if self.intercept:
-            level = min(self.y_range[1], max(self.y_range[0], self.y_mean + self.y_scale * self.constant))
-        note = LEVEL_ONLY if self.design is None else "level and slopes"
-        noise = None if self.noise is None else self.noise * self.y_scale
-        beyond = (FURTHEST - 1.0) * self.y_reach
-        limits = self.y_range[0] - beyond, self.y_range[1] + beyond
-        return Line(columns, shift, self.slopes * self.y_scale, level, covariance, limits, note, noise)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tailguard.default.averaging import geometric, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.derivative import OddsDerivative, mean_slope
-from tailguard.default.linear import LEVEL_ONLY, Line
+from tailguard.default.line import LEVEL_ONLY, Line
 from tailguard.default.locating import locate_features, noise_to_signal
 from tailguard.default.pooling import Pool
 from tailguard.default.rows import BoundedProducts, LogisticScore, Prevalence, SquaredLine

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tailguard.default.averaging import geometric, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.derivative import ClassDerivative
-from tailguard.default.linear import LEVEL_ONLY, Line
+from tailguard.default.line import LEVEL_ONLY, Line
 from tailguard.default.locating import locate_features, noise_to_signal
 from tailguard.default.logistic import LIMIT, LIMITS, NEAR, OCTAVES, score_design
 from tailguard.default.pooling import Pool

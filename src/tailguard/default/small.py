@@ -41,10 +41,12 @@ from tailguard import kernels
 from tailguard.default.averaging import geometric, shrink, slope_noise
 from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
-from tailguard.default.linear import LEAST, UNSEEN, Line, LinearFit, nothing
+from tailguard.default.level import LEAST
+from tailguard.default.line import UNSEEN, Line, nothing
 from tailguard.default.locating import FAR, locate_target, noise_to_signal
 from tailguard.default.newton import Averaged, Curvature, Iterate
 from tailguard.default.quantiles import GRID, quantile
+from tailguard.default.recalibration import Fit
 from tailguard.default.rows import Target, mean_of
 from tailguard.default.whitening import CORRELATION_FLOOR, RIDGE, Design
 from tailguard.hints import Known
@@ -101,14 +103,14 @@ def _between(ratio: float, quiet: float, noisy: float) -> float:
     return quiet + part * (noisy - quiet)
 
 
-def fit_small(queries: Queries, known: Known | None, target: str, intercept: bool) -> Line:
+def fit_small(queries: Queries, known: Known | None, intercept: bool) -> Line:
     """Fit a linear model with a small budget."""
     found = locate_target(queries, target_shares(queries), intercept, closer=FAR)
     y_column = narrowed_target(found, known, intercept)
     if not y_column.seen[0]:
         return nothing(Columns.unknown(queries.engine.columns), UNSEEN)
     columns = columns_of(queries, known, intercept)
-    fit = SmallFit(queries, y_column, target, intercept, 0.0)
+    fit = SmallFit(queries, y_column, intercept)
     fit.descend(columns, is_hinted(known))
     fit.recalibrate()
     return fit.line(columns)
@@ -135,15 +137,20 @@ def columns_of(queries: Queries, known: Known | None, centred: bool) -> Columns:
     return replace(found.near(ENDED), scale=BROADER * found.scale)
 
 
-class SmallFit(LinearFit):
+class SmallFit(Fit):
     """The state of the fit: everything in it is released or public."""
 
     beyond_level = BEYOND_LEVEL
     least_clip = LEAST_CLIP
+    growth = GROWTH
 
     def _steepness(self, theta: Array) -> float:
         """Mean derivative of fitted values by the line; that of a line is one."""
         return 1.0
+
+    def _within(self, at: Iterate) -> Iterate:
+        """Where a step may lead to."""
+        return at
 
     def descend(self, columns: Columns, hinted: bool) -> None:
         """One Gram matrix, a few steps, shrinkage."""
@@ -160,14 +167,14 @@ class SmallFit(LinearFit):
         ratio = noise_to_signal(queries, p)
         steps = step_count(ratio)
         clipped, grid = _between(ratio, *CLIPPED), GRID[self.least_clip <= GRID] * math.sqrt(p)
-        for t, part in enumerate(geometric(steps, GROWTH)):
+        for t, part in enumerate(geometric(steps, self.growth)):
             score = JointScore(design, at.theta, self.standard, offset=self.offset, largest=self.largest)
             if t < ASKED:
                 near = grid if t == 0 else np.unique(np.maximum(clip * AGAIN, grid[0]))
                 clip = quantile(queries, "clip", score.sizes, clipped, near, F_CLIP / ASKED)[0]
             gradient, sd = queries.mean("steps", replace(score, clip=clip), p, clip, left * part)
             steep = self._steepness(at.theta)
-            at = at.step(curved, gradient / steep, sd / steep, damping=1.0)
+            at = self._within(at.step(curved, gradient / steep, sd / steep, damping=1.0))
             if t >= steps // 2:
                 average.add(at, (sd / steep) ** 2)
         # A residual of median size, from the median of |a| |r|.
@@ -192,7 +199,7 @@ def whitened(queries: Queries, columns: Columns, intercept: bool, share: float) 
     radius = RADIUS * math.sqrt(d + 1)
     raw = Design(columns, np.zeros(d), np.eye(d), np.eye(d), intercept, radius, 1.0)
     G, sd = raw.gram(queries, "correlations", share)
-    weight = max(G[0, 0], 0.2) if intercept else 1.0
+    weight = max(G[0, 0], 0.2) if intercept else WEIGHT
     shift = np.zeros(d)
     if intercept:
         variance = sd * sd / 2.0 / weight**2
@@ -208,7 +215,7 @@ def whitened(queries: Queries, columns: Columns, intercept: bool, share: float) 
     found = np.maximum(values, 0.0)
     values = np.maximum(found + RIDGE * keep * sd * math.sqrt(2.0 * d), CORRELATION_FLOOR * level)
     felt = CONTRACTION * np.maximum(np.append(1.0, found / values), LEAST_CONTRACTION)
-    design = replace(raw, shift=shift, whitening=V / np.sqrt(values), covariance=(V * values) @ V.T / level)
+    design = replace(raw, shift=shift, whitening=V / np.sqrt(values), covariance=(V * values) @ V.T / weight)
     return design, Curvature.flat(d + 1, 1.0, felt)
 
 

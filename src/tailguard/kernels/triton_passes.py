@@ -294,7 +294,7 @@ def along_line(X, y, q, out, n, x_rows, x_columns, D: tl.constexpr, P: tl.conste
                 v = _clip(eta / tl.load(m), 1.0)
                 w = v * _clip(eta / tl.load(m + 1), 4.0) / 2.0
             elif CODE == PRODUCT:
-                v = _stretched(_number(t - eta), m + 2)
+                v = _stretched(-_residual(eta, t, largest, LINK), m + 2)
                 other = tl.load(m + 5 + j, mask=j < D, other=0.0)[None, :]
                 w = tl.sum(_standardised(x, low, high, mean, inverse, shift) * other, 1)
                 v = v * _clip(_clip(w / tl.load(m), 1.0) - tl.load(m + 1), 1.0)

@@ -292,10 +292,10 @@ def _default_facts(s: Situation) -> tuple[float, int]:
         from tailguard.default import logistic
 
         return logistic.TOO_NOISY, logistic.step_count(s.ratio)
-    from tailguard.default import linear, small
+    from tailguard.default import level, linear, small
 
     # A small fit, up to a ratio, and from some n mu on.
-    largest = min(small.HIGH, 2.0 * (s.features + 1) / linear.LEAST)
+    largest = min(small.HIGH, 2.0 * (s.features + 1) / level.LEAST)
     return largest, sum(linear.STEPS) if s.ratio <= small.LOW[False] else small.step_count(s.ratio)
 
 
@@ -334,8 +334,8 @@ def key_of(model: str, tails: str, small: bool = False) -> str:
 
 def small_fit(s: Situation) -> bool:
     """Whether the default makes its fit for small budgets, which has constants of its own."""
-    from tailguard.default import linear, small
+    from tailguard.default import level, small
 
     size = s.rows * s.mu
-    inside = size >= linear.LEAST and s.ratio <= small.HIGH and (size < small.FEW or s.ratio > small.LOW[False])
+    inside = size >= level.LEAST and s.ratio <= small.HIGH and (size < small.FEW or s.ratio > small.LOW[False])
     return inside and s.model in ("ridge", "huber")

@@ -83,8 +83,9 @@ def line_vectors(
                 v[1, i] = u * clip(eta[i] / q[1], 4.0) / 2.0
         elif code == PRODUCT:
             combine(z, q[5:], 0.0, other)
+            residuals(eta, t, link, largest, eta)
             for i in range(TILE):
-                e = stretched(number(t[i] - eta[i]), q[2], q[3], q[4])
+                e = stretched(-eta[i], q[2], q[3], q[4])
                 v[0, i] = e * clip(clip(other[i] / q[0], 1.0) - q[1], 1.0)
         elif code == SQUARED_LINE:
             for i in range(TILE):
