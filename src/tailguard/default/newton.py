@@ -21,6 +21,9 @@ from tailguard.default.averaging import into_ball
 Array = NDArray[np.float64]
 
 DAMPING, LIMIT = 0.9, 2.0  # of a step, and the largest norm of coefficients
+# Of secants: standard deviations of a change that is none of noise, what is kept of one for the next step, and the most
+# by which a curvature is raised.
+CLEAR, FORGOTTEN, STEEPEST = 6.0, 0.7, 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +48,8 @@ class Curvature:
         """For smaller steps where there is little curvature: used are at least so much of the mean."""
         return replace(self, used=np.maximum(self.used, least * float(np.mean(self.used))))
 
-    def scaled(self, factor: float) -> Curvature:
-        """So many times as much in all directions."""
+    def scaled(self, factor: float | Array) -> Curvature:
+        """So many times as much, in all directions or in each."""
         return replace(self, used=factor * self.used, found=factor * self.found, floored=factor * self.floored)
 
     def beside(self, places: NDArray[np.intp], others: NDArray[np.intp], theirs: Curvature) -> Curvature:
@@ -97,6 +100,30 @@ class Iterate:
         theta = self.theta - damping * curved.inverse @ (gradient + curved.penalty @ self.theta)
         kept = 1.0 - damping * (curved.found + curved.floored) / curved.used
         return Iterate(into_ball(theta, LIMIT), np.vstack([kept * self.noise, damping * sd / curved.used]))
+
+
+@dataclass
+class Secants:
+    """What two gradients say of the curvature between them, where a score bends.
+
+    An exponential is steeper where it is large: a step that uses the mean curvature may be too long there by a
+    multiple, and come back from the other side no nearer. Where a gradient changes by clearly more than the curvature
+    says, the next steps use what it changed by, and later ones gradually less.
+    """
+
+    _last: tuple[Array, Array, float] | None = field(default=None, init=False)
+    _times: float | Array = field(default=1.0, init=False)
+
+    def after(self, theta: Array, gradient: Array, sd: float, curved: Curvature) -> Curvature:
+        """The curvature for a step from theta, with a gradient whose noise has a standard deviation."""
+        if self._last is not None:
+            before, its, noise = self._last
+            moved, change = (curved.directions.T @ now for now in (theta - before, gradient - its))
+            clear = (np.abs(change) > CLEAR * np.hypot(sd, noise)) & (moved != 0.0)
+            secant = np.where(clear, change / np.where(clear, moved, 1.0), 0.0) / curved.used
+            self._times = np.clip(np.maximum(FORGOTTEN * self._times, secant), 1.0, STEEPEST)
+        self._last = theta, gradient, sd
+        return curved.scaled(self._times)
 
 
 @dataclass

@@ -9,6 +9,8 @@ Claims, admissions and accidents are zero in most rows. A quantile of residuals 
 there would take all others for nothing: clips are at least `LEAST_CLIP` standard deviations of the target. And where
 nothing but zeros and ones was seen, there may still be twos: counts do not end where they can no longer be seen.
 
+Where the mean is large an exponential is steep, and steps that take the mean of it would swing: `newton.Secants`.
+
 Clips cut off large counts, of which there are more where the mean is larger. So the fitted slopes are too small, all by
 about the same factor, and so is the level: two numbers, which stage D (`recalibration`) finds with clips far out.
 
@@ -39,7 +41,7 @@ from tailguard.default.level import F_TARGET, no_slopes
 from tailguard.default.line import LEVEL_ONLY, UNSEEN, Line, nothing
 from tailguard.default.linear import F_CLIP, TAIL
 from tailguard.default.locating import column_shares, locate_features, locate_target
-from tailguard.default.newton import LIMIT, Averaged, Iterate
+from tailguard.default.newton import LIMIT, Averaged, Iterate, Secants
 from tailguard.default.quantiles import AROUND, GRID, quantile
 from tailguard.default.recalibration import F_TILT
 from tailguard.default.rows import Clip, Instrument, Product, Target
@@ -162,7 +164,7 @@ class CountsFit(SmallFit):
         queries = self.queries
         first = design = decorrelate(queries, standardised(columns, self.intercept), CERTAIN)
         p, bound = design.width, math.inf
-        at, average = Iterate.start(p), Averaged.empty(p)
+        at, average, secants = Iterate.start(p), Averaged.empty(p), Secants()
         grid = GRID[self.least_clip <= GRID]
         table = ScoreTable(design, at.theta, self.standard, grid, queries.n, self.offset, LARGEST)
         queries.together(design.gram_sum(queries), table)
@@ -182,13 +184,15 @@ class CountsFit(SmallFit):
             found = quantile(queries, "clip", table.residual, 1.0 - self.tail, table.grid, F_CLIP / STEPS)
             bound, score = found.value, table.score(Clip(found.value))
             gradient, sd = queries.mean("steps", score, p, design.radius * bound, share * part)
-            steep = min(1.0, max(0.5, found.fraction)) * self._steepness(at.theta)
-            at = _bounded(at.step(bent, gradient / steep, sd / steep), LIMIT)
+            inside, steep = min(1.0, max(0.5, found.fraction)), self._steepness(at.theta)
+            gradient, sd = gradient / inside, sd / inside
+            felt = secants.after(at.theta, gradient, sd, bent.scaled(steep))
+            at = _bounded(at.step(felt, gradient, sd), LIMIT)
             if t >= STEPS / 2:
                 average.add(at, (sd / steep) ** 2)
         at, W = average.iterate, design.whitening
         self.noise = slope_noise(W, bent.covariance(at.noise, 0.0))
-        noise = bent.covariance(at.noise, bound**2 / queries.n)
+        noise = bent.covariance(at.noise, min(bound, self.relative_spread) ** 2 / queries.n)
         self.slopes = shrink(W @ at.theta[1:], W @ noise[1:, 1:] @ W.T, design.covariance)
         self.constant = float(at.theta[0]) if self.intercept else 0.0
         self.wide_clip = bound
