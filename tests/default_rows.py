@@ -74,6 +74,7 @@ def vectors(d: int = D) -> dict[str, tuple[r.Vectors, float]]:
         "instrument": (r.Instrument(plain.line(theta[1:]), 0.8), math.sqrt(5.0)),
         "product": (r.Product(line, TARGET, other, 0.8, STRETCHED, 0.3), STRETCHED.bound),
         "product with itself": (r.Product(line, TARGET, plain.line(theta[1:]), 0.8, STRETCHED, 0.3), STRETCHED.bound),
+        "product of counts": (r.Product(mean, COUNTS, other, 0.8, STRETCHED, 0.3), STRETCHED.bound),
         "level": (r.Level(line, TARGET, r.Clip(2.0)), 2.0),
         "level alone": (r.Level(alone, TARGET, STRETCHED), STRETCHED.bound),
         "squared line": (r.SquaredLine(plain.line(theta[1:]), 0.8), math.sqrt(1.25)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tailguard.means.queries import Queries
 
 
@@ -29,3 +31,14 @@ class Replayed(Taped):
 
     def keep(self, released):
         return Taped.tape.pop(0)
+
+
+def assert_the_same(twin, model) -> None:
+    """All that two models hold, numbers and arrays to the last bit; their predictions and reports follow from it."""
+    assert vars(twin).keys() == vars(model).keys()
+    for name, value in vars(model).items():
+        other = getattr(twin, name)
+        if isinstance(value, (float, np.ndarray)):
+            assert np.asarray(other).tobytes() == np.asarray(value).tobytes(), name
+        else:
+            assert other == value, name

@@ -116,3 +116,42 @@ def test_slopes_without_an_intercept():
         assert all(isinstance(event, Gaussian) for event in model.privacy_.events)
         left.append(excess(truth, model.predict(fresh)) / excess(truth, np.ones(len(truth))))
     assert np.median(left) < 0.5
+
+
+@pytest.mark.parametrize("mean", [0.2, 3.0])
+@pytest.mark.parametrize("kind", ["dummies", "normal"])
+def test_more_budget_makes_counts_better(kind, mean):
+    """Steps swung where an exponential is steep, and shrinkage took the widest clip for noise: worse from 3 to 100."""
+    left = {1.0: [], 100.0: []}
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        share = np.geomspace(0.5, 0.01, 5)
+        X = (rng.random((30_000, 5)) < share) - share if kind == "dummies" else rng.normal(size=(30_000, 5))
+        w = rng.normal(size=5) / (np.sqrt(share * (1.0 - share)) if kind == "dummies" else 1.0)
+        truth = mean * np.exp(np.clip(0.5 * X @ w / np.sqrt(5.0), -2.5, 2.5))
+        y = rng.poisson(truth[:20_000]).astype(float)
+        fresh, means = X[20_000:], truth[20_000:]
+        for epsilon, found in left.items():
+            model = tg.PrivatePoissonRegressor(epsilon, random_state=seed).fit(X[:20_000], y)
+            found.append(excess(means, model.predict(fresh)) / excess(means, np.full(len(means), means.mean())))
+    assert np.median(left[100.0]) < 0.1
+    assert np.median(left[100.0]) < np.median(left[1.0])
+
+
+def test_slopes_of_overdispersed_counts_are_not_too_small():
+    """Clips cut off large counts, most where the mean is large; .75 to .8 of the slopes without a multiplier."""
+    slopes, tilted = [], []
+    for seed in range(8):
+        X, y, fresh, truth = counts(20_000, 5, 3.0, seed, shape=0.7)
+        model = tg.PrivatePoissonRegressor(2.0, random_state=seed).fit(X, y)
+        line, right = np.log(model.predict(fresh)), np.log(truth)
+        slopes.append(np.cov(line, right)[0, 1] / np.var(right))
+        tilted.append("tilt" in {event.label for event in model.privacy_.events})
+    assert all(tilted)
+    assert 0.85 < np.median(slopes) < 1.15
+
+
+def test_counts_beyond_one_count_although_none_is_seen():
+    """Nothing but zeros and ones is seen of rare counts; the mean is that of all, .75 to .9 of it before."""
+    _, level, _ = zip(*(over_constant(5000, 3, 0.15, 1.0, seed) for seed in range(12)), strict=True)
+    assert 0.9 < np.median(level) < 1.1

@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 import tailguard as tg
 from tailguard import default
 from tailguard.default import extent, linear
-from taped import Replayed, Taped
+from taped import Replayed, Taped, assert_the_same
 
 
 def threshold_labels(y: np.ndarray, classes: int) -> np.ndarray:
@@ -301,24 +301,47 @@ def test_the_model_is_a_function_of_what_was_released(monkeypatch, name, epsilon
     for constant, value in constants.items():
         monkeypatch.setattr(extent if hasattr(extent, constant) else linear, constant, value)
     X, y = table(2000)
+    replayed(monkeypatch, lambda: make(name, epsilon, random_state=0, fit_intercept=intercept), X, FITS[name][1](y))
+
+
+def replayed(monkeypatch, unfitted, X, y):
+    """A fit, and that nothing of it changes if other tables are given its releases."""
     Taped.tape = []
     monkeypatch.setattr(default, "Queries", Taped)
-    model = make(name, epsilon, random_state=0, fit_intercept=intercept).fit(X, FITS[name][1](y))
+    model = unfitted().fit(X, y)
     monkeypatch.setattr(default, "Queries", Replayed)
     rng = np.random.default_rng(5)
     for other, target in (
-        (np.full_like(X, np.nan), np.full(2000, np.nan)),
-        (1e6 * rng.normal(size=X.shape), rng.integers(0, 2, 2000).astype(float)),
+        (np.full_like(X, np.nan), np.full(len(y), np.nan)),
+        (1e6 * rng.normal(size=X.shape), rng.integers(0, 2, len(y)).astype(float)),
     ):
         tape = list(Taped.tape)
         assert tape or "level only" in model.privacy_.parameters["model"]  # and no level: nothing is asked
-        twin = make(name, epsilon, random_state=0, fit_intercept=intercept).fit(other, target)
+        twin = unfitted().fit(other, target)
         assert not Taped.tape  # every release was asked for again, and no other
         Taped.tape = tape
-        assert vars(twin).keys() == vars(model).keys()
-        for attribute in ("coef_", "intercept_", "lower_", "upper_"):
-            np.testing.assert_array_equal(getattr(twin, attribute), getattr(model, attribute))
-        assert twin.privacy_ == model.privacy_
+        assert_the_same(twin, model)
+    return model
+
+
+SEEN = {"column scales", "column means"}
+
+
+@pytest.mark.parametrize(
+    ("n", "budget", "level", "intercept", "labels"),
+    [
+        (250, tg.Budget(mu=0.3), 1e6, True, {*SEEN, "clip", "tail", "level"}),
+        (2000, 0.5, 0.0, True, SEEN),
+        (2000, 0.5, 0.0, False, SEEN),
+        (2000, 10.0, 0.0, False, SEEN),
+    ],
+    ids=["a level", "unseen, small", "unseen, small, origin", "unseen, origin"],
+)
+def test_counts_without_slopes_are_a_function_of_what_was_released(monkeypatch, n, budget, level, intercept, labels):
+    X, _ = table(n, 3)
+    y = level + np.sqrt(level) * np.random.default_rng(6).normal(size=n)
+    model = replayed(monkeypatch, lambda: make("Poisson", budget, random_state=0, fit_intercept=intercept), X, y)
+    assert {event.label for event in model.privacy_.events} == labels
 
 
 @every_fit

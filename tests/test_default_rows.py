@@ -8,11 +8,13 @@ import pickle
 import numpy as np
 import pytest
 
+from default_rows import COUNTS as OF_COUNTS
 from default_rows import GRID, STRETCHED, TARGET, D, counts, design, table, vectors
 from tailguard import kernels
 from tailguard.default import rows as r
 from tailguard.default.columns import Columns
 from tailguard.default.score_table import ScoreTable
+from tailguard.default.small import JointScore
 from tailguard.default.whitening import Design
 from tailguard.engines.memory import InMemory
 from tailguard.kernels import codes
@@ -198,6 +200,23 @@ def test_bits_do_not_depend_on_blocks_threads_storage_or_order(name):
     for engine in (InMemory(X, y, 1), InMemory(np.asfortranarray(X), y, 3), InMemory(X, y, 3)):
         np.testing.assert_array_equal(engine.integer_sum(total, total.shape), whole)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(total))(X, y), whole)
+
+
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
+def test_joint_scores_of_counts_have_the_same_bits_in_every_block(intercept):
+    """At every place and in every length: an exponential that is taken of several rows at once is that of each."""
+    X, y = table(70, 13)
+    score = JointScore(design(D, intercept), np.full(D + 1, 0.3), OF_COUNTS, 0.4, offset=0.1, largest=5.0)
+    with np.errstate(all="ignore"):
+        alone = [(score(X[[i]], y[[i]]).tobytes(), score.sizes(X[[i]], y[[i]]).tobytes()) for i in range(70)]
+        for start in range(70):
+            for stop in range(start + 1, 71):
+                rows, block = (X[start:stop], y[start:stop]), alone[start:stop]
+                assert score(*rows).tobytes() == b"".join(vector for vector, _ in block)
+                assert score.sizes(*rows).tobytes() == b"".join(size for _, size in block)
+        size = np.linalg.norm(score(X, y), axis=1)
+    assert np.all(size <= 0.4 * (1.0 + 1e-12))
+    assert 0.3 < np.mean(size > 0.39) < 1.0  # power: most are clipped, and some are not
 
 
 @pytest.mark.parametrize("d", [1, 4, 7, 8, 13])

@@ -409,6 +409,31 @@ def test_nothing_leaks_around_the_releases(method, monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("budget", "intercept", "label"),
+    [
+        (60.0, True, "curvature"),
+        (60.0, False, "curvature"),
+        (10.0, True, "steps"),
+        (10.0, False, "steps"),
+        (1.2, True, "size"),
+        (tg.Budget(mu=0.65), True, "tail"),
+    ],
+    ids=["Newton", "Newton, origin", "small", "small, origin", "few persons", "level"],
+)
+def test_nothing_leaks_around_the_releases_of_counts(budget, intercept, label, monkeypatch):
+    tables = {name: (frame, np.abs(y)) for name, (frame, y) in neighbours().items()}
+    first, labels = tables.pop("one row"), set()
+
+    def fit(X, y, noise):
+        model = tg.PrivatePoissonRegressor(budget, fit_intercept=intercept, random_state=noise, threads=1)
+        labels.update(event.label for event in model.fit(X, y, groups="person").privacy_.events)
+        return model
+
+    assert_nothing_leaks(monkeypatch, fit, first, tables, show_model)
+    assert label in labels
+
+
 def test_nothing_leaks_around_a_mean(monkeypatch):
     tables = {name: (frame[["a", "person"]], y) for name, (frame, y) in neighbours().items()}
     first = tables.pop("one row")

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import tailguard as tg
 from tailguard import default, losses
-from taped import Replayed, Taped
+from taped import Replayed, Taped, assert_the_same
 
 HINTS = tg.Hints(
     ranges={"a": (0, 120), 1: (-3, 3)},
@@ -219,6 +219,9 @@ def test_predictions_stay_in_the_target_range():
     assert prediction.max() <= 2.0
     counts = tg.PrivatePoissonRegressor(5.0, hints=tg.Hints(target_range=(0.0, 4.0)), random_state=0)
     assert counts.fit(X, np.exp(y)).predict(10.0 * X).max() <= 4.0 * (1.0 + 1e-12)
+    counts = tg.PrivatePoissonRegressor(0.5, hints=tg.Hints(target_range=(0.0, 1e-3)), random_state=0)
+    level = counts.fit(X[:300], np.random.default_rng(1).poisson(100.0, 300))  # far beyond its range, and no slopes
+    assert level.predict(10.0 * X).max() <= 1e-3 * (1.0 + 1e-12)
 
 
 def test_ranges_bound_the_truncation_of_features():
@@ -280,23 +283,55 @@ def test_targets_of_another_world_than_their_range_are_fitted_without_a_word(est
         assert np.all(np.isfinite(model.predict(X)))
 
 
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
+@pytest.mark.parametrize("budget", [tg.Budget(mu=0.06), 1.0, 10.0], ids=["level", "small", "Newton"])
+@pytest.mark.parametrize(
+    ("hints", "features", "target"),
+    [
+        (tg.Hints(moment=1e200), 1e150, 1.0),  # coefficients and constant cancel: one line in four is that of rounding
+        (tg.Hints(moment=1e-200), 1.0, 1e300),
+        (tg.Hints(moment=1e-200, target_range=(0, 1e-90)), 1e-280, 1e-300),
+        (tg.Hints(exchangeable=True, target_range=(-9, -1)), 1.0, 1.0),
+        (tg.Hints(ranges=[(1e99, 1e100)] * 3, target_range=(-1e-100, 1e-100)), 1e280, 1e-320),
+        (None, 1e-300, 1e-320),
+    ],
+)
+def test_no_mean_of_counts_is_zero_or_infinite_whatever_hints_say(hints, features, target, budget, intercept):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1000, 3))
+        y = target * rng.poisson(2.0 * np.exp(0.5 * X[:, 0]))
+        model = tg.PrivatePoissonRegressor(budget, hints=hints, fit_intercept=intercept, random_state=seed, threads=1)
+        means = model.fit(features * X, y).predict(features * X)
+        assert np.all((means > 0.0) & (means < np.inf))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "epsilon", "label"),
+    [
+        (tg.PrivateRidge, 1.0, "steps"),
+        (tg.PrivatePoissonRegressor, 0.2, "tail"),  # a level
+        (tg.PrivatePoissonRegressor, 1.0, "steps"),
+        (tg.PrivatePoissonRegressor, 10.0, "curvature"),
+    ],
+)
 @pytest.mark.parametrize("form", [*GOOD, *WRONG])
-def test_a_hinted_model_is_a_function_of_what_was_released(monkeypatch, form):
+def test_a_hinted_model_is_a_function_of_what_was_released(monkeypatch, form, estimator, epsilon, label):
     """The releases of one table, played back to a fit of another, give the same model and report."""
     X, y = table()
+    y = np.abs(y) if estimator is tg.PrivatePoissonRegressor else y
     hints = (GOOD | WRONG)[form]
     Taped.tape = []
     monkeypatch.setattr(default, "Queries", Taped)
-    model = tg.PrivateRidge(1.0, hints=hints, random_state=0).fit(X, y)
+    model = estimator(epsilon, hints=hints, random_state=0).fit(X, y)
+    assert label in {event.label for event in model.privacy_.events}
     monkeypatch.setattr(default, "Queries", Replayed)
     for other, target in ((np.full_like(X, np.nan), np.full(1000, np.nan)), (1e6 * X**3, 1e9 * y)):
         tape = list(Taped.tape)
-        twin = tg.PrivateRidge(1.0, hints=hints, random_state=0).fit(other, target)
+        twin = estimator(epsilon, hints=hints, random_state=0).fit(other, target)
         assert not Taped.tape  # every release was asked for again, and no other
         Taped.tape = tape
-        for attribute in ("coef_", "intercept_", "lower_", "upper_"):
-            np.testing.assert_array_equal(getattr(twin, attribute), getattr(model, attribute))
-        assert twin.privacy_ == model.privacy_
+        assert_the_same(twin, model)
 
 
 def test_which_fit_is_taken_is_public():

@@ -13,9 +13,10 @@ from sklearn.linear_model import LogisticRegression
 import tailguard as tg
 from tailguard.default import logistic
 from tailguard.default.columns import Columns
-from tailguard.default.derivative import ClassDerivative, OddsDerivative, contrasts, mean_weights, rescaling
+from tailguard.default.derivative import POINTS, ClassDerivative, OddsDerivative, contrasts, rescaling
 from tailguard.default.pooling import Pool
 from tailguard.default.rows import bounded_score, class_weights
+from tailguard.default.stand_ins import mean_and_squares, stand_ins
 from tailguard.default.whitening import RADIUS, TIGHT_CAP, Design
 from tailguard.means.queries import Noisy
 
@@ -98,13 +99,13 @@ def test_no_gradient_sends_coefficients_to_infinity():
 # The derivative.
 
 
-def design(d: int, intercept: bool = True, factor: float = 1.0, radius: float = 1.2) -> Design:
+def design(d: int, intercept: bool = True, factor: float = 1.0, radius: float = 1.2, count: int = POINTS[0]) -> Design:
     """Normal features that are whitened already; moments as expected, or so many times as large."""
-    first = RADIUS[0] * math.sqrt(d + 1)
-    moments = mean_weights(d + 1, intercept, first, TIGHT_CAP) * np.append(1.0, np.full(d, factor))
     unit, identity = np.ones(d), np.eye(d)
     columns = Columns(0 * unit, 1e9 * unit, 0 * unit, unit, np.ones(d, bool))
-    return Design(columns, 0 * unit, identity, identity, intercept, radius * math.sqrt(d + 1), 1e9, Noisy(moments, 0.0))
+    made = Design(columns, 0 * unit, identity, identity, intercept, radius * math.sqrt(d + 1), 1e9)
+    first = mean_and_squares(stand_ins(made, count), 0 * unit, intercept, RADIUS[0] * math.sqrt(d + 1), TIGHT_CAP)
+    return replace(made, moments=Noisy(first * np.append(1.0, np.full(d, factor)), 0.0))
 
 
 def rows(d: int, intercept: bool, count: int) -> np.ndarray:
@@ -115,7 +116,7 @@ def rows(d: int, intercept: bool, count: int) -> np.ndarray:
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_the_derivative_predicts_the_expected_score(d, intercept):
-    """To six standard errors of a mean over 4e5 rows of weight 1, and 2 % for the kink of max(p, 1 - p)."""
+    """To six standard errors of a mean over 4e5 rows of weight 1, and 2 % for the few points that stand for them."""
     at = np.append(1.0, np.resize([1.5, -1.0, 0.5], d))
     to = np.append(-1.0, np.resize([-0.5, -0.5, 1.0], d))
     if not intercept:
@@ -135,7 +136,7 @@ def test_the_derivative_predicts_the_expected_score(d, intercept):
 def test_classes_have_the_derivative_of_their_own_points():
     """Against differences of the score of the points, to the square of their size."""
     classes, d, h = 4, 3, 1e-4
-    model = ClassDerivative(design(d), classes)
+    model = ClassDerivative(design(d, count=POINTS[1]), classes)
     Q, a = model.contrasts, model.points
 
     def score(theta, truth):
@@ -161,21 +162,13 @@ def test_contrasts_are_orthonormal_and_blind_to_what_classes_share():
     np.testing.assert_allclose(Q.sum(axis=0), 0.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("d", [1, 4, 40])
-def test_mean_weights_are_those_of_normal_rows(d):
-    D, a = design(d), rows(d, True, 100_000)
-    w = D.weights(a)
-    expected = mean_weights(d + 1, True, D.radius, D.cap)
-    assert expected[0] == pytest.approx(w.mean(), rel=0.02)
-    assert expected[1] == pytest.approx(np.mean(w[:, None] * a[:, 1:] ** 2), rel=0.03)
-
-
 def test_columns_are_rescaled_to_what_was_found_and_not_to_noise():
     D = design(3, factor=0.25)
-    np.testing.assert_allclose(rescaling(D), np.diag([1.0, 0.5, 0.5, 0.5]))
+    X = stand_ins(D, POINTS[0])
+    np.testing.assert_allclose(rescaling(D, X), np.diag([1.0, 0.5, 0.5, 0.5]))
     assert D.moments is not None
     noisy = replace(D, moments=D.moments._replace(sd=10.0))
-    np.testing.assert_allclose(rescaling(noisy), np.eye(4))
+    np.testing.assert_allclose(rescaling(noisy, X), np.eye(4))
 
 
 # What it is for.

@@ -42,17 +42,18 @@ def rows_that_are_replaced():
 
 
 @pytest.mark.parametrize(
-    ("name", "hints"),
-    [("mean", hints) for hints in HINTS]
-    + [(name, hints) for name in FITS if name != "mean" for hints in ("ranges", "exchangeable", "tiny")],
+    ("name", "hints", "intercept"),
+    [("mean", hints, True) for hints in HINTS]
+    + [(name, hints, True) for name in FITS if name != "mean" for hints in ("ranges", "exchangeable", "tiny")]
+    + [("Poisson", hints, False) for hints in ("ranges", "moment", "exchangeable")],
 )
-def test_every_query_of_a_hinted_fit_keeps_its_sensitivity(checked, name, hints):  # noqa: F811
+def test_every_query_of_a_hinted_fit_keeps_its_sensitivity(checked, name, hints, intercept):  # noqa: F811
     loss, target = FITS[name]
+    public = {"fit_intercept": intercept, "hints": HINTS[hints], "names": NAMES, "threads": 1}
     for k, X, y in rows_that_are_replaced():
-        options = DefaultOptions(EPSILON, 1e-6, random_state=k, threads=1, hints=HINTS[hints], names=NAMES)
-        fit_default(loss, X, target(y), options)
-    if name in ("mean", "bulk"):
-        assert {"correlations", "clip", "steps", "level"} <= Checked.seen
+        fit_default(loss, X, target(y), DefaultOptions(EPSILON, 1e-6, random_state=k, **public))
+    if name in ("mean", "bulk", "Poisson"):
+        assert {"correlations", "clip", "steps"} | ({"level"} if intercept else set()) <= Checked.seen
         assert "curvature" not in Checked.seen, "the fit for small budgets was not taken"
 
 

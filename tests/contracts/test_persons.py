@@ -24,7 +24,7 @@ from tailguard.linear_model import PrivateRidge
 from tailguard.mean import MeanTable
 from tailguard.means.queries import Queries
 from tailguard.model_selection import measures, search
-from tailguard.privacy import SeededNoise, SystemNoise
+from tailguard.privacy import Budget, SeededNoise, SystemNoise
 from tailguard.truncation import Grid, L2Clip
 
 N, D = 40, 3
@@ -285,6 +285,24 @@ def test_every_query_of_a_fit_covers_a_person(checked, name):
     for k, (one, other) in enumerate(pairs(target)):
         fit_default(loss, Twin(one.engine(k), other.engine(k)), None, DefaultOptions(60.0, 1e-6, random_state=k))
     assert Checked.seen >= (STAGES if name == "Poisson" else {*STAGES, "column spread"})
+
+
+@pytest.mark.parametrize(
+    ("budget", "intercept", "labels"),
+    [
+        (60.0, False, {*STAGES, "curvature"}),
+        (10.0, True, {*STAGES, "clip", "tail", "level"}),
+        (10.0, False, {*STAGES, "clip"}),
+        (Budget(mu=0.65), True, {"clip", "tail", "level"}),
+    ],
+    ids=["origin", "small", "small, origin", "level"],
+)
+def test_every_query_of_a_fit_of_counts_covers_a_person(checked, budget, intercept, labels):
+    for k, (one, other) in enumerate(pairs(np.abs)):
+        options = DefaultOptions(budget, fit_intercept=intercept, random_state=k)
+        fit_default(losses.Poisson(), Twin(one.engine(k), other.engine(k)), None, options)
+    assert Checked.seen >= labels
+    assert ("curvature" in Checked.seen) == (budget == 60.0)
 
 
 @pytest.mark.parametrize("name", ["mean", "bulk", "logistic", "Poisson"])

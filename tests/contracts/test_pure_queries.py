@@ -19,6 +19,7 @@ from tailguard.engines.memory import InMemory
 from tailguard.means import pure
 from tailguard.means.pure import PureQueries
 from tailguard.privacy import ApproximateDP, Budget, OverBudgetError, PureAccount, SeededNoise
+from taped import assert_the_same
 
 BUDGET = Budget(1.0, 1e-6)
 AWKWARD = [0.0, -0.0, 1.0, -1.0, 5e-324, 1e-300, 1e308, -1e308, np.inf, -np.inf, np.nan, 1.5, 2.0**40]
@@ -170,7 +171,7 @@ def test_which_way_is_taken_is_public(x):
     assert np.isfinite(found.value)
 
 
-@pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateHuberRegressor])
+@pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateHuberRegressor, tg.PrivatePoissonRegressor])
 def test_a_level_of_few_rows_is_a_function_of_what_was_released(monkeypatch, estimator):
     """The two answers of one table, given to a fit of another, give the same model and report."""
     tape, live = [], True
@@ -196,11 +197,33 @@ def test_a_level_of_few_rows_is_a_function_of_what_was_released(monkeypatch, est
     live = False
     twin = estimator(1.0, random_state=0).fit(np.full_like(X, np.nan), np.full(200, 1e308))
     assert not tape
-    assert (twin.intercept_, twin.privacy_) == (model.intercept_, model.privacy_)
+    assert_the_same(twin, model)
     assert not np.any(model.coef_)
 
 
 # What it is good for.
+
+
+@pytest.mark.parametrize(
+    ("n", "budget", "labels"),
+    [
+        (250, 1.0, {"size", "level"}),
+        (250, Budget(mu=0.3), {"clip", "tail", "level"}),
+        (1000, 1.0, {"correlations", "steps"}),
+        (5000, 5.0, {"curvature", "steps"}),
+    ],
+    ids=["few rows", "level", "small", "Newton"],
+)
+def test_negative_counts_are_zeros_on_every_path(n, budget, labels):
+    """Half of the counts are -50 and half 50: their mean is 25, and would be 0."""
+    means = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(n, 8 if n == 250 else 3)), rng.permuted(np.resize([-50.0, 50.0], n))
+        model = tg.PrivatePoissonRegressor(budget, random_state=seed).fit(X, y)
+        assert {event.label for event in model.privacy_.events} >= labels
+        means.append(model.predict(X).mean())
+    assert 15.0 < np.median(means) < 35.0
 
 
 @pytest.mark.parametrize("power", [-250, -60, 0, 9, 60, 250])

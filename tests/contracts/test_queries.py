@@ -19,7 +19,7 @@ from scipy.stats import chi2
 
 import tailguard as tg
 from tailguard import default, losses
-from tailguard.default import DefaultOptions, fit_default, linear, locating
+from tailguard.default import DefaultOptions, fit_default, linear, locating, poisson
 from tailguard.default.columns import Columns, locate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import ColumnCounts, bounded_score, exponent, first_look, later_look, near_look
@@ -397,6 +397,9 @@ FITS = {
     "Poisson": (losses.Poisson(), lambda y: np.abs(y)),
 }
 EXTREME = [(0.0, 0.0), (np.nan, np.nan), (np.inf, np.inf), (-1e308, -1e308), (1e-310, 1e-310), (1e5, 1e5)]
+# For counts also targets that are not as their features are.
+COUNTS = [*EXTREME, (np.nan, 1e308), (1e308, -1.0), (0.0, np.inf), (-np.inf, 5e-324)]
+ROWS = dict.fromkeys(FITS, EXTREME) | {"Poisson": COUNTS}
 NAMES = {
     "mean": {
         "steps",
@@ -415,7 +418,7 @@ NAMES = {
     },
     "logistic": {"prevalence", "steps", "correlations", "instrument", "level"},
     "multinomial": {"prevalence", "steps", "correlations"},
-    "Poisson": {"clip", "steps", "level"},
+    "Poisson": {"correlations", "curvature", "clip", "steps", "tail", "tilt", "level"},
 }
 
 
@@ -432,7 +435,7 @@ def checked(monkeypatch, request):
 @pytest.mark.parametrize("name", FITS)
 def test_every_query_of_a_fit_keeps_its_sensitivity(checked, name, intercept):
     loss, target = FITS[name]
-    for k, Twin.row in enumerate(EXTREME):
+    for k, Twin.row in enumerate(ROWS[name]):
         for kind in ("normal", "shifted", "lognormal", "binary", "awkward"):
             X, y = table(kind, 120, 3, k)
             options = DefaultOptions(60.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
@@ -457,16 +460,52 @@ def test_every_query_of_a_fit_whose_line_is_tilted_keeps_its_sensitivity(checked
 
 
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
-def test_every_query_of_a_small_fit_keeps_its_sensitivity(checked, intercept):
+@pytest.mark.parametrize(("name", "places"), [("mean", (0.0, 1e6)), ("Poisson", (0.0,))], ids=["mean", "Poisson"])
+def test_every_query_of_a_small_fit_keeps_its_sensitivity(checked, name, places, intercept):
     """n mu of about 190: columns of which nothing is known, and targets far from 0, which are looked at closer."""
-    for k, Twin.row in enumerate(EXTREME):
+    loss, target = FITS[name]
+    for k, Twin.row in enumerate(ROWS[name]):
         for kind in ("normal", "shifted", "lognormal", "binary", "awkward"):
             X, y = table(kind, 120, 3, k)
             options = DefaultOptions(10.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
-            for target in (y, 1e6 + y):
-                fit_default(losses.Squared(), X, target, options)
-    assert {"column scales", "column means", "correlations", "clip", "steps"} <= Checked.seen
+            for place in places:
+                fit_default(loss, X, place + target(y), options)
+    level = {"tail", "level"} if intercept else set()
+    assert {"column scales", "column means", "correlations", "clip", "steps"} | level <= Checked.seen
     assert "curvature" not in Checked.seen
+
+
+def test_every_query_of_a_level_of_counts_keeps_its_sensitivity(checked):
+    """n mu of 72: there are no slopes; and a budget in mu does not pay for pure noise."""
+    for k, Twin.row in enumerate(COUNTS):
+        for kind in ("normal", "lognormal", "awkward"):
+            X, y = table(kind, 60, 3, k)
+            for target in (np.abs(y), np.round(np.abs(y)), 1e6 + np.abs(y)):
+                fit_default(losses.Poisson(), X, target, DefaultOptions(Budget(mu=1.2), random_state=k, threads=1))
+    assert Checked.seen == {"column scales", "column means", "clip", "tail", "level"}
+
+
+def test_every_query_of_counts_with_nearly_equal_columns_keeps_its_sensitivity(checked, monkeypatch):
+    """Steps are then of a design that was sharpened, and their table is made anew."""
+    found, plain = [], poisson.sharpened
+
+    def sharpened(queries, design):
+        sharper, bent = plain(queries, design)
+        found.append(sharper is not design)
+        return sharper, bent
+
+    monkeypatch.setattr(poisson, "sharpened", sharpened)
+    for k, Twin.row in enumerate(COUNTS):
+        for kind in ("normal", "shifted", "lognormal"):
+            X, y = table(kind, 120, 3, k)
+            fit_default(
+                losses.Poisson(),
+                X[:, :1] + 0.05 * X,
+                np.abs(y),
+                DefaultOptions(60.0, 1e-6, random_state=k, threads=1),
+            )
+    assert np.mean(found) > 0.5
+    assert {"correlations", "curvature", "clip", "steps", "level"} <= Checked.seen
 
 
 @pytest.mark.parametrize("spent", [0.0, 0.3, 0.39, 0.6])

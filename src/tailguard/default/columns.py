@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 from tailguard import kernels
 from tailguard.default.readings import SIGNIFICANT, Reading, read_first, read_later, read_near
 from tailguard.default.rows import NEAR, ColumnCounts, ColumnMoments, NearCounts, Source
+from tailguard.default.stand_ins import Marginal, spread_of_one
 from tailguard.means.queries import Noisy, Queries, Sum
 
 Array = NDArray[np.float64]
@@ -67,6 +68,7 @@ ROUGH = 0.35  # of the mean square of a histogram, what it may be off by
 CLOSE = 0.75  # of all rows in the four octaves about the top, or the mean is that of a tail
 OTHERS = 0.05  # of all rows, seen before and not where the last look saw the column: it saw one value of several
 LEAST = (0.1, 0.5)  # of the mean square, the least variance of a column that is close together, and of one that is not
+SHARP = 0.012  # noise of a histogram up to which it says what a column looks like
 MARGIN = 4.0  # standard deviations of a mean that equal bins reach on either side
 # Shares of f_hist: the first look; again, at columns in which nothing was seen; at columns beyond the fine bins; at
 # equal bins; the last look. Of f_mean: after the first look and after the last.
@@ -86,6 +88,7 @@ class Columns:
     seen: NDArray[np.bool_]
     rare: NDArray[np.bool_] | None = None  # 0/1 columns, signs, and what few rows have; None: none is
     ends: Array | None = None  # scales from the mean at which most rows end; None: nowhere before the truncation
+    marginals: tuple[Marginal | None, ...] | None = None  # what they look like, as far as that was seen
 
     @property
     def lower(self) -> Array:
@@ -178,7 +181,10 @@ def locate(
             search.measure(far[told], _Look(readings, later.sd, first=False), share)
     if spread:
         search.measure_spread()
-    return Columns(search.centre, search.reach, search.mean, search.scale, seen, search.rare, search.ends)
+    return Columns(
+        *(search.centre, search.reach, search.mean, search.scale, seen, search.rare, search.ends),
+        marginals=tuple(search.marginals),
+    )
 
 
 def first_counts(source: Source, columns: Integers) -> ColumnCounts:
@@ -213,6 +219,7 @@ class _Search:
         self.reach, self.top, self.bound = np.ones(count), np.zeros(count), np.ones(count)
         self.rare, self.heavy = np.zeros(count, bool), np.zeros(count, bool)
         self.ends = np.full(count, np.inf)
+        self.marginals: list[Marginal | None] = [None] * count
 
     def look(self, share: float, again: float, closer: tuple[float, float]) -> _Look:
         """Histograms over all floats; sparse columns in which nothing was seen are asked for again and pooled."""
@@ -293,8 +300,23 @@ class _Search:
         self.mean[columns] = self.centre[columns] + bound * first
         self.bound[columns], self.rare[columns] = bound, unit | (mass < SELDOM)
         self.ends[columns] = np.where(unit | alone, np.inf, np.where(mass < SELDOM, ENDS[1], ENDS[0]))
+        if look.sd <= SHARP:
+            for j, reading, is_unit, its in zip(columns, readings, unit, variance, strict=True):
+                self.marginals[j] = self._marginal(j, reading, float(its) if is_unit else None)
         self.heavy[columns] = soft & (power < SLOW) & (mass >= SELDOM) & ~known & ~hidden
         return _Moments(far & self.centred, bound * sd)
+
+    def _marginal(self, j: int, reading: Reading, variance: float | None) -> Marginal | None:
+        """What a column looks like; one of zeros and ones or signs has a variance."""
+        mean = float(self.mean[j])
+        if variance is None:
+            return Marginal.read(reading, float(self.centre[j]), mean)
+        ones = max(variance + mean * mean, abs(mean)) if reading.seen else 0.0
+        if ones - abs(mean) > 0.1 * ones:
+            return Marginal.of_signs((ones + mean) / 2.0, (ones - mean) / 2.0)
+        few = spread_of_one(variance)
+        some = few if abs(mean) < 0.5 else 1.0 - few
+        return Marginal.of_signs(some, 0.0) if mean >= 0.0 else Marginal.of_signs(0.0, some)
 
     def measure_spread(self) -> None:
         """Release second moments of columns with heavy tails once more; scales become no smaller by it."""
