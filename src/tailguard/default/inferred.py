@@ -139,12 +139,12 @@ def infer_log_odds(queries: Queries, intercept: bool) -> Line:
     ratio = noise_to_signal(queries, d + 1)
     if ratio > logistic.TOO_NOISY:
         return logistic.fit_log_odds(queries, intercept)[0]
-    level, smaller = 0.0, 0.5
+    ones = logistic.HALF
     if intercept:
-        level, smaller = logistic.prevalence(queries, queries.share_for(1.0, *logistic.LEVEL))
+        ones = logistic.prevalence(queries, queries.share_for(1.0, *logistic.LEVEL))
     columns = locate_features(queries, intercept, logistic.NEAR, octaves=logistic.OCTAVES)
     design, flat = rewhiten(*_whitened(queries, columns, intercept))
-    theta = _approach_odds(queries, design, flat, level, smaller, ratio <= QUIET)
+    theta = _approach_odds(queries, design, flat, ones.log_odds, ones.rare, ratio <= QUIET)
     estimate = polish(queries, design, OddsScore(), theta, queries.account.left)
     return _line(design, estimate, float(estimate.theta[0]) if intercept else 0.0, limits=logistic.LIMITS)
 

@@ -21,9 +21,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit
 
 from tailguard.default.averaging import geometric, slope_noise
 from tailguard.default.columns import Columns, first_counts
@@ -52,6 +55,8 @@ UNCAPPED = 1e9  # of w |a|^2: a Gram matrix needs a bound on it, the score does 
 # Log-odds are rarely linear far out: a soft end is truncated at twice its bound, up to four times nearer in a heavy
 # tail, and up to four times as far where a tail falls fast.
 NEAR, OCTAVES = 2.0, (-2.0, 2.0)
+# Standard deviations that a released share of ones may be off by, and the factor that points that stand for rows may.
+UNSURE, ROUGHLY = 2.0, 1.5
 CAUTION = 4.0  # a change is believed beyond what was expected of it if it is larger than twice its noise
 
 
@@ -65,18 +70,18 @@ def fit_log_odds(queries: Queries, intercept: bool, known: Known | None = None) 
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
     with_slopes = ratio <= TOO_NOISY
-    level = smaller = 0.0
+    ones = HALF
     if intercept and with_slopes:
         queries.together(Prevalence().clipped(queries.grid(0.5)), first_counts("features", np.arange(d)))
     if intercept or not with_slopes:
-        level, smaller = prevalence(queries, queries.share_for(1.0, *LEVEL) if with_slopes else 1.0)
-        level = level if intercept else 0.0
-    smaller = smaller if intercept else 0.5
+        found = prevalence(queries, queries.share_for(1.0, *LEVEL) if with_slopes else 1.0)
+        ones = found if intercept else HALF
+    level = ones.log_odds
     if not with_slopes:
         return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), level, np.eye(d), LIMITS, LEVEL_ONLY), 0.25
     design = score_design(queries, locate_features(queries, intercept, NEAR, known, OCTAVES), intercept)
     noisy = int(ratio > QUIET[1])
-    derivative = OddsDerivative(design, LEAST[noisy] * smaller)
+    derivative = OddsDerivative(design, LEAST[noisy] * ones.rare)
     pool = Pool(queries.n, derivative, np.arange(d + 1) > 0, LIMIT, INFLATION[noisy])
     level_share = queries.share_for(2.0, *LEVEL)
     share = queries.account.left - level_share - F_INSTRUMENT
@@ -85,6 +90,8 @@ def fit_log_odds(queries: Queries, intercept: bool, known: Known | None = None) 
     slopes, noise = design.whitening @ theta[1:], slope_noise(design.whitening, private)
     level = float(theta[0]) if intercept else 0.0
     slopes, level = _recalibrate(queries, design, slopes, level, level_share, intercept, private)
+    if intercept:
+        level = _as_common(level, derivative.points[:, 1:] @ np.linalg.solve(design.whitening, slopes), ones)
     line = Line(design.columns, design.shift, slopes, level, design.covariance, LIMITS, noise=noise)
     return line, max(0.02, 0.5 * mean_slope(level, design.spread(slopes)))
 
@@ -95,13 +102,32 @@ def score_design(queries: Queries, columns: Columns, intercept: bool) -> Design:
     return replace(design, radius=RADIUS * math.sqrt(design.width), cap=UNCAPPED)
 
 
-def prevalence(queries: Queries, share: float) -> tuple[float, float]:
-    """Log-odds of the constant model, drawn to 1/2 as much as its noise asks for, and the smaller probability."""
+class Ones(NamedTuple):
+    """The share of ones, and the noise in it."""
+
+    share: float
+    sd: float
+
+    @property
+    def rare(self) -> float:
+        """The smaller of the two shares."""
+        return min(self.share, 1.0 - self.share)
+
+    @property
+    def log_odds(self) -> float:
+        """Of the constant model."""
+        return math.log(self.share / (1.0 - self.share))
+
+
+HALF = Ones(0.5, math.inf)
+
+
+def prevalence(queries: Queries, share: float) -> Ones:
+    """The share of ones, drawn to 1/2 as much as its noise asks for."""
     positive, sd = queries.mean("prevalence", Prevalence(), 1, 0.5, share)
     probability = 0.5 + float(positive[0]) * 0.01 / (0.01 + sd**2)
     edge = min(0.5, max(sd / 2.0, 1.0 / queries.n))
-    probability = min(max(probability, edge), 1.0 - edge)
-    return math.log(probability / (1.0 - probability)), min(probability, 1.0 - probability)
+    return Ones(min(max(probability, edge), 1.0 - edge), sd)
 
 
 def _steps(queries: Queries, design: Design, pool: Pool, level: float, shares: Array) -> tuple[Array, Array]:
@@ -137,6 +163,25 @@ def _recalibrate(
         change = _believed(float(first) / slope, (sd / slope) ** 2, float(private[0, 0]))
         level -= min(2.0, max(-2.0, change))
     return min(1.5, max(0.0, multiplier)) * slopes, level
+
+
+def _as_common(level: float, line: Array, ones: Ones) -> float:
+    """A level with which ones are as common as was released, to within noise and what points that stand for rows miss.
+
+    Where ones are rare their share is known far better than a level by Newton steps, whose slope is that share.
+    """
+    sign = 1.0 if ones.share <= 0.5 else -1.0
+    low, high = (ones.rare - UNSURE * ones.sd) / ROUGHLY, (ones.rare + UNSURE * ones.sd) * ROUGHLY
+
+    def share(at: float) -> float:
+        return float(np.mean(expit(sign * (at + line))))
+
+    found = share(level)
+    bound = min(max(found, low), high)
+    if bound == found:
+        return level
+    furthest = 50.0 + float(np.max(np.abs(line)))
+    return float(brentq(lambda at: share(at) - bound, -furthest, furthest))
 
 
 def _believed(change: float, noise: float, expected: float) -> float:
