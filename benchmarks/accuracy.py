@@ -1,9 +1,9 @@
 r"""How accurate the default is, against its targets, non-private fits and peers: ``python benchmarks/accuracy.py``.
 
 Sections, each runnable alone with ``--only``: ``clean``, ``oracle``, ``random``, ``small``, ``tables``, ``logistic``,
-``counts``, ``safety``, ``equivariance``, ``collinear``, ``time``. Figures are medians and 90 % quantiles over seeds
-5000 and up, on which next to no choice in the package was made (``docs/benchmarks.md`` names those that were). Fits are
-seeded so that a run can be repeated; the noise has the same distribution without a seed. delta is the default,
+``rare``, ``counts``, ``safety``, ``equivariance``, ``collinear``, ``time``. Figures are medians and 90 % quantiles over
+seeds 5000 and up, on which next to no choice in the package was made (``docs/benchmarks.md`` names those that were).
+Fits are seeded so that a run can be repeated; the noise has the same distribution without a seed. delta is the default,
 ``min(1e-6, n**-1.5)``. Tables are printed and written as Markdown.
 """
 
@@ -523,9 +523,65 @@ def logistic(run: Run) -> None:
     run.table(f"excess log-loss, n = {n}, d = {d}, median / 90 %, {run.seeds} seeds", heads, rows)
 
 
+# -------------------------------------------------------------------------------------------------------------- rare
+
+# name: (classes, level or spread of levels, spread or size of the log-odds)
+RARE = {
+    "one label in 40": (2, -4.0, 1.0),
+    "one label in 250": (2, -6.0, 1.0),
+    "three classes, levels of sd 2": (3, 2.0, 2.25),
+    "ten classes, levels of sd 2": (10, 2.0, 2.25),
+}
+RARE_FEATURES = {"normal": "normal x", "lognormal": "log-normal", "dummies": "dummies"}
+
+
+def rare(run: Run) -> None:
+    """Rare labels and rare classes: the excess log-loss over that of the best constant, with more and more budget."""
+    cells = [(2000, 1.0)] if run.quick else [(10_000, 1.0), (100_000, 1.0), (100_000, 10.0)]
+    names = list(RARE)[:1] if run.quick else list(RARE)
+    work = [
+        (name, kind, *cell, seed)
+        for name in names
+        for cell in cells
+        for kind in RARE_FEATURES
+        for seed in run.seed_range()
+    ]
+    found: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+    for key, pair in zip(work, run.each(_rare, work), strict=True):
+        found.setdefault(key[:-1], []).append(pair)
+    rows = []
+    for name in names:
+        for n, epsilon in cells:
+            each = [np.array(found[name, kind, n, epsilon]) for kind in RARE_FEATURES]
+            plain = [float(np.nanmedian(pairs[:, 1])) for pairs in each]
+            ours = [both(pairs[:, 0]) for pairs in each]
+            rows.append([name, str(n), f"{epsilon:g}", *ours, f"{number(min(plain))} to {number(max(plain))}"])
+    heads = ["labels", "n", "ε", *RARE_FEATURES.values(), "not private, medians"]
+    title = f"excess log-loss over that of the best constant, d = 10, median / 90 %, {run.seeds} seeds"
+    run.table(title, heads, rows)
+
+
+def _rare(name: str, kind: str, n: int, epsilon: float, seed: int) -> tuple[float, float]:
+    """Excess log-loss of ours and of a fit that is not private, over that of the best constant."""
+    classes, level, size = RARE[name]
+    if classes == 2:
+        task = designs.logistic_task(kind, n, 10, seed, level, size)
+    else:
+        task = designs.multinomial_task(classes, n, 10, seed, kind, level, size)
+    model = tg.PrivateLogisticRegression(epsilon, classes=list(range(classes)), random_state=seed, threads=1)
+    best = task.excess(task.constant())
+    if len(np.unique(task.y)) < classes:  # a fit that is not private knows of no other classes
+        return task.excess(model.fit(task.X, task.y).predict_proba(task.fresh)) / best, np.nan
+    public = peers.logistic(task.X, task.y)(task.fresh)
+    return task.excess(model.fit(task.X, task.y).predict_proba(task.fresh)) / best, task.excess(public) / best
+
+
 # ------------------------------------------------------------------------------------------------------------ counts
 
-COUNT_CELLS = ((1000, 5, 1.0), (3000, 5, 0.5), (3000, 5, 1.0), (10_000, 10, 0.5), (10_000, 10, 1.0), (50_000, 10, 1.0))
+COUNT_CELLS = (
+    *((1000, 5, 1.0), (3000, 5, 0.5), (3000, 5, 1.0), (10_000, 10, 0.5), (10_000, 10, 1.0), (50_000, 10, 1.0)),
+    (50_000, 10, 10.0),
+)
 
 
 def counts(run: Run) -> None:
@@ -735,6 +791,7 @@ SECTIONS: dict[str, Callable[[Run], None]] = {
     "small": small,
     "tables": tables,
     "logistic": logistic,
+    "rare": rare,
     "counts": counts,
     "safety": safety,
     "equivariance": equivariance,

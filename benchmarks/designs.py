@@ -175,22 +175,27 @@ class Labels:
         return np.tile(self.probabilities.mean(axis=0), (len(self.fresh), 1))
 
 
-def logistic_task(kind: str, n: int, d: int, seed: int) -> Labels:
-    """Two classes, log-odds of sd 2 about -.5."""
+def logistic_task(kind: str, n: int, d: int, seed: int, level: float = -0.5, sd: float = 2.0) -> Labels:
+    """Two classes, log-odds of such a spread about a level."""
     rng = np.random.default_rng([seed, 100, n, d])
-    w = 2.0 * direction(kind, d, rng)
+    w = sd * direction(kind, d, rng)
     X, fresh = features(kind, n, d, rng), features(kind, FRESH_ROWS, d, rng)
-    level = -0.5 - float(prevalences(d) @ w if kind == "dummies" else 0.0)
+    level = level - float(prevalences(d) @ w if kind == "dummies" else 0.0)
     y = (rng.random(n) < expit(X @ w + level)).astype(int)
     p = expit(fresh @ w + level)
     return Labels(X, y, fresh, np.column_stack([1.0 - p, p]))
 
 
-def multinomial_task(classes: int, n: int, d: int, seed: int) -> Labels:
-    """Several classes with normal features."""
+def multinomial_task(
+    classes: int, n: int, d: int, seed: int, kind: str = "normal", spread: float = 0.5, size: float = 2.0
+) -> Labels:
+    """Several classes, their levels of such a spread; ``size`` is the mean square of a class's log-odds."""
     rng = np.random.default_rng([seed, 200, n, d])
-    W, level = rng.standard_normal((classes, d)) * math.sqrt(2.0 / d), 0.5 * rng.standard_normal(classes)
-    X, fresh = features("normal", n, d, rng), features("normal", FRESH_ROWS, d, rng)
+    W, level = rng.standard_normal((classes, d)) * math.sqrt(size / d), spread * rng.standard_normal(classes)
+    X, fresh = features(kind, n, d, rng), features(kind, FRESH_ROWS, d, rng)
+    if kind == "dummies":
+        W = W / np.sqrt(np.diag(correlation(kind, d)))
+        level = level - W @ prevalences(d)
     p = softmax(X @ W.T + level, axis=1)
     y = (rng.random(n)[:, None] > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1)
     return Labels(X, y, fresh, np.asarray(softmax(fresh @ W.T + level, axis=1)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-SECTIONS = ["clean", "oracle", "random", "small", "tables", "logistic", "counts", "safety", "equivariance"]
+SECTIONS = ["clean", "oracle", "random", "small", "tables", "logistic", "rare", "counts", "safety", "equivariance"]
 SECTIONS += ["collinear", "time"]
 
 
