@@ -515,8 +515,10 @@ def test_labels_that_cannot_be_labels_are_foreign():
 
 
 def test_a_predicted_mean_may_be_as_small_as_it_is():
-    """Somebody who has floats raise still gets it: exp of minus a thousand is 0."""
+    """Next to nothing at least; and somebody who has floats raise still gets the exp of minus a thousand, 0."""
     model = fitted("Poisson")
     model.intercept_ = -1000.0
     with np.errstate(all="raise"):
+        assert np.all((model.predict(np.zeros((3, 3))) > 0.0) & (model.predict(np.zeros((3, 3))) < 1e-6))
+        model._floor = -np.inf
         np.testing.assert_array_equal(model.predict(np.zeros((3, 3))), 0.0)
