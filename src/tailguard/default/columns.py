@@ -300,9 +300,8 @@ class _Search:
         self.mean[columns] = self.centre[columns] + bound * first
         self.bound[columns], self.rare[columns] = bound, unit | (mass < SELDOM)
         self.ends[columns] = np.where(unit | alone, np.inf, np.where(mass < SELDOM, ENDS[1], ENDS[0]))
-        if look.sd <= SHARP:
-            for j, reading, is_unit, its in zip(columns, readings, unit, variance, strict=True):
-                self.marginals[j] = self._marginal(j, reading, float(its) if is_unit else None)
+        for j, reading, is_unit, its in zip(columns, readings, unit, variance, strict=True):
+            self.marginals[j] = None if look.sd > SHARP else self._marginal(j, reading, float(its) if is_unit else None)
         self.heavy[columns] = soft & (power < SLOW) & (mass >= SELDOM) & ~known & ~hidden
         return _Moments(far & self.centred, bound * sd)
 

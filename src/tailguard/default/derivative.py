@@ -31,14 +31,20 @@ POINTS = (4096, 2048)  # that stand for rows, of two classes and of more
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
 
 
-def rescaling(design: Design, X: Array) -> Array:
+def design_points(design: Design, z: Array) -> Array:
+    """Design vectors of standardised points."""
+    constant = np.full(len(z), 1.0 if design.intercept else 0.0)
+    return np.column_stack([constant, (z - design.shift) @ design.whitening])
+
+
+def rescaling(design: Design, z: Array) -> Array:
     """A matrix S, so that S' B S has the columns' second moments that the first Gram matrix found, as far as known.
 
-    B is a mean over the points X that stand for rows.
+    B is a mean over standardised points z that stand for rows.
     """
     assert design.moments is not None
     W, radius = design.whitening, RADIUS[0] * math.sqrt(design.width)
-    expected = mean_and_squares(design.columns.standardise(X), design.shift, design.intercept, radius, TIGHT_CAP)
+    expected = mean_and_squares(z, design.shift, design.intercept, radius, TIGHT_CAP)
     expected = np.maximum(expected, LEAST * np.max(expected))
     away, noise = design.moments.value / expected - 1.0, design.moments.sd / expected
     away[1:] *= max(0.0, 1.0 - float(np.sum(noise[1:] ** 2)) / max(float(np.sum(away[1:] ** 2)), 1e-300))
@@ -66,15 +72,15 @@ class OddsDerivative:
     """Of the bounded score of two classes, whose mean slope is believed to be at least ``least``."""
 
     def __init__(self, design: Design, least: float) -> None:
-        X = stand_ins(design, POINTS[0])
-        self.points, self.least = design.vectors(X), least
-        self.weights = design.weights(self.points) / len(X)
-        self.scale, self.intercept = rescaling(design, X), design.intercept
+        z = stand_ins(design, POINTS[0])
+        self.points, self.least = design_points(design, z), least
+        self.weights = design.weights(self.points) / len(z)
+        self.scale, self.intercept = rescaling(design, z), design.intercept
 
     def __call__(self, at: Array, to: Array) -> Array:
         """Derivative at ``at`` over the way to ``to``, both with the constant first."""
         a, slopes = self.points, bounded_slope(self.points @ at, self.points @ to)
-        found = float(np.mean(slopes))
+        found = max(float(np.mean(slopes)), 1e-12)
         slopes *= self.weights * (max(found, self.least) / found)
         B = (a * slopes[:, None]).T @ a
         if not self.intercept:
@@ -86,10 +92,10 @@ class ClassDerivative:
     """Of the bounded score of several classes, for contrasts between them: (classes - 1, width), flat."""
 
     def __init__(self, design: Design, classes: int) -> None:
-        X = stand_ins(design, POINTS[1])
-        self.points = design.vectors(X)
-        self.weights = design.weights(self.points) / len(X)
-        self.scale, self.intercept = rescaling(design, X), design.intercept
+        z = stand_ins(design, POINTS[1])
+        self.points = design_points(design, z)
+        self.weights = design.weights(self.points) / len(z)
+        self.scale, self.intercept = rescaling(design, z), design.intercept
         self.contrasts = contrasts(classes)
 
     def __call__(self, at: Array, to: Array) -> Array:

@@ -181,7 +181,7 @@ def _as_common(level: float, line: Array, ones: Ones) -> float:
     if bound == found:
         return level
     furthest = 50.0 + float(np.max(np.abs(line)))
-    return float(brentq(lambda at: share(at) - bound, -furthest, furthest))
+    return float(np.clip(brentq(lambda at: share(at) - bound, -furthest, furthest), *LIMITS))
 
 
 def _believed(change: float, noise: float, expected: float) -> float:

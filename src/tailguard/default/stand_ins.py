@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 LIKELY = 2.0  # standard deviations of noise from which a bin of a histogram is taken to have rows
+PLAIN = 8  # points, of which one is normal
+WIDER = 5.0  # times as wide as was released, or as narrow, points of a column are none of it
 OCTAVES = 20  # below the top, further down all is as good as zero
 _WITHIN = (np.arange(3) + 0.5) / 3.0  # places within a bin, which goes from half of its top to the top
 
@@ -69,7 +71,7 @@ class Marginal(NamedTuple):
         return self.values[np.minimum(np.searchsorted(self.upto, quantiles), len(self.values) - 1)]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def _normal(count: int, d: int) -> Array:
     """Public normal points, uncorrelated and of variance one to the last digit."""
     points = np.random.default_rng(0).standard_normal((count, d))
@@ -78,17 +80,29 @@ def _normal(count: int, d: int) -> Array:
 
 
 def stand_ins(design: Design, count: int) -> Array:
-    """Points in the units of the features; columns of which no histogram is known are normal about their shift."""
+    """Points in standardised features: of the marginals that are known and do not end in a point, else normal.
+
+    One in `PLAIN` is normal in all columns: whatever the others look like, no direction is without any.
+    """
     columns = design.columns
     d = len(columns.mean)
     deviations = np.sqrt(np.diag(design.covariance))
     root = np.linalg.cholesky(design.covariance / np.outer(deviations, deviations))
-    points = _normal(max(count, 4 * d), d) @ root.T
-    X = columns.mean + columns.scale * (design.shift + deviations * points)
-    for j, marginal in enumerate(columns.marginals or ()):
+    points = _normal(count + d, d) @ root.T
+    z = design.shift + deviations * points
+    if columns.marginals is None:
+        return z
+    X = columns.mean + columns.scale * z
+    for j, marginal in enumerate(columns.marginals):
         if marginal is not None:
             X[:, j] = marginal.at(ndtr(points[:, j]))
-    return X
+    found = columns.standardise(X)
+    spread = np.std(found, axis=0) / deviations
+    likely = (
+        np.array([marginal is not None for marginal in columns.marginals]) & (spread > 1.0 / WIDER) & (spread < WIDER)
+    )
+    plain = np.arange(len(z)) % PLAIN == 0
+    return np.where(likely & ~plain[:, None], found, z)
 
 
 def mean_and_squares(z: Array, shift: Array, intercept: bool, radius: float, cap: float) -> Array:
