@@ -164,11 +164,11 @@ def test_contrasts_are_orthonormal_and_blind_to_what_classes_share():
 
 def test_columns_are_rescaled_to_what_was_found_and_not_to_noise():
     D = design(3, factor=0.25)
-    z = stand_ins(D, POINTS[0])
-    np.testing.assert_allclose(rescaling(D, z), np.diag([1.0, 0.5, 0.5, 0.5]))
+    points = stand_ins(D, POINTS[0])
+    np.testing.assert_allclose(rescaling(D, points), np.diag([1.0, 0.5, 0.5, 0.5]))
     assert D.moments is not None
     noisy = replace(D, moments=D.moments._replace(sd=10.0))
-    np.testing.assert_allclose(rescaling(noisy, z), np.eye(4))
+    np.testing.assert_allclose(rescaling(noisy, points), np.eye(4))
 
 
 # What it is for.

@@ -37,7 +37,8 @@ def points_of(X: np.ndarray, mu: float) -> np.ndarray:
     engine = engine_for(X, np.zeros(len(X)), 1)
     queries = Queries(engine, Account(Budget(mu=mu), max_samples=10**6), noise_source(0))
     columns = locate(queries, "features", X.shape[1], 0.1, 0.1)
-    z = stand_ins(decorrelate(queries, standardised(columns, True)), 20_000)
+    z, mass = stand_ins(decorrelate(queries, standardised(columns, True)), 20_000)
+    assert mass.sum() == pytest.approx(1.0)
     return (columns.mean + columns.scale * z)[np.arange(len(z)) % PLAIN > 0]  # the others are normal
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from tailguard.default.rows import class_weights
-from tailguard.default.stand_ins import mean_and_squares, stand_ins
+from tailguard.default.stand_ins import StandIns, mean_and_squares, stand_ins
 from tailguard.default.whitening import RADIUS, TIGHT_CAP, Design
 
 Array = NDArray[np.float64]
@@ -31,20 +31,14 @@ POINTS = (4096, 2048)  # that stand for rows, of two classes and of more
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
 
 
-def design_points(design: Design, z: Array) -> Array:
-    """Design vectors of standardised points."""
-    constant = np.full(len(z), 1.0 if design.intercept else 0.0)
-    return np.column_stack([constant, (z - design.shift) @ design.whitening])
-
-
-def rescaling(design: Design, z: Array) -> Array:
+def rescaling(design: Design, points: StandIns) -> Array:
     """A matrix S, so that S' B S has the columns' second moments that the first Gram matrix found, as far as known.
 
-    B is a mean over standardised points z that stand for rows.
+    B is a mean over points that stand for rows.
     """
     assert design.moments is not None
     W, radius = design.whitening, RADIUS[0] * math.sqrt(design.width)
-    expected = mean_and_squares(z, design.shift, design.intercept, radius, TIGHT_CAP)
+    expected = mean_and_squares(points, design.shift, design.intercept, radius, TIGHT_CAP)
     expected = np.maximum(expected, LEAST * np.max(expected))
     away, noise = design.moments.value / expected - 1.0, design.moments.sd / expected
     away[1:] *= max(0.0, 1.0 - float(np.sum(noise[1:] ** 2)) / max(float(np.sum(away[1:] ** 2)), 1e-300))
@@ -72,15 +66,15 @@ class OddsDerivative:
     """Of the bounded score of two classes, whose mean slope is believed to be at least ``least``."""
 
     def __init__(self, design: Design, least: float) -> None:
-        z = stand_ins(design, POINTS[0])
-        self.points, self.least = design_points(design, z), least
-        self.weights = design.weights(self.points) / len(z)
-        self.scale, self.intercept = rescaling(design, z), design.intercept
+        points = stand_ins(design, POINTS[0])
+        self.points, self.mass, self.least = points.design_points(design), points.mass, least
+        self.weights = self.mass * design.weights(self.points)
+        self.scale, self.intercept = rescaling(design, points), design.intercept
 
     def __call__(self, at: Array, to: Array) -> Array:
         """Derivative at ``at`` over the way to ``to``, both with the constant first."""
         a, slopes = self.points, bounded_slope(self.points @ at, self.points @ to)
-        found = max(float(np.mean(slopes)), 1e-12)
+        found = max(float(self.mass @ slopes), 1e-12)
         slopes *= self.weights * (max(found, self.least) / found)
         B = (a * slopes[:, None]).T @ a
         if not self.intercept:
@@ -92,10 +86,10 @@ class ClassDerivative:
     """Of the bounded score of several classes, for contrasts between them: (classes - 1, width), flat."""
 
     def __init__(self, design: Design, classes: int) -> None:
-        z = stand_ins(design, POINTS[1])
-        self.points = design_points(design, z)
-        self.weights = design.weights(self.points) / len(z)
-        self.scale, self.intercept = rescaling(design, z), design.intercept
+        points = stand_ins(design, POINTS[1])
+        self.points = points.design_points(design)
+        self.weights = points.mass * design.weights(self.points)
+        self.scale, self.intercept = rescaling(design, points), design.intercept
         self.contrasts = contrasts(classes)
 
     def __call__(self, at: Array, to: Array) -> Array:

@@ -91,7 +91,8 @@ def fit_log_odds(queries: Queries, intercept: bool, known: Known | None = None) 
     level = float(theta[0]) if intercept else 0.0
     slopes, level = _recalibrate(queries, design, slopes, level, level_share, intercept, private)
     if intercept:
-        level = _as_common(level, derivative.points[:, 1:] @ np.linalg.solve(design.whitening, slopes), ones)
+        predictors = derivative.points[:, 1:] @ np.linalg.solve(design.whitening, slopes)
+        level = _as_common(level, predictors, derivative.mass, ones)
     line = Line(design.columns, design.shift, slopes, level, design.covariance, LIMITS, noise=noise)
     return line, max(0.02, 0.5 * mean_slope(level, design.spread(slopes)))
 
@@ -165,7 +166,7 @@ def _recalibrate(
     return min(1.5, max(0.0, multiplier)) * slopes, level
 
 
-def _as_common(level: float, line: Array, ones: Ones) -> float:
+def _as_common(level: float, line: Array, mass: Array, ones: Ones) -> float:
     """A level with which ones are as common as was released, to within noise and what points that stand for rows miss.
 
     Where ones are rare their share is known far better than a level by Newton steps, whose slope is that share.
@@ -174,7 +175,7 @@ def _as_common(level: float, line: Array, ones: Ones) -> float:
     low, high = (ones.rare - UNSURE * ones.sd) / ROUGHLY, (ones.rare + UNSURE * ones.sd) * ROUGHLY
 
     def share(at: float) -> float:
-        return float(np.mean(expit(sign * (at + line))))
+        return float(mass @ expit(sign * (at + line)))
 
     found = share(level)
     bound = min(max(found, low), high)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 LIKELY = 2.0  # standard deviations of noise from which a bin of a histogram is taken to have rows
-PLAIN = 8  # points, of which one is normal
+PLAIN, LIGHT = 8, 0.02  # points, of which one is normal, and what it counts
 WIDER = 5.0  # times as wide as was released, or as narrow, points of a column are none of it
 OCTAVES = 20  # below the top, further down all is as good as zero
 _WITHIN = (np.arange(3) + 0.5) / 3.0  # places within a bin, which goes from half of its top to the top
@@ -79,38 +79,51 @@ def _normal(count: int, d: int) -> Array:
     return np.asarray(np.linalg.solve(np.linalg.cholesky(points.T @ points / count), points.T).T)
 
 
-def stand_ins(design: Design, count: int) -> Array:
-    """Points in standardised features: of the marginals that are known and do not end in a point, else normal.
+class StandIns(NamedTuple):
+    """Points in standardised features, and the fraction of rows that each stands for."""
 
-    One in `PLAIN` is normal in all columns: whatever the others look like, no direction is without any.
+    z: Array
+    mass: Array
+
+    def design_points(self, design: Design) -> Array:
+        """Design vectors of the points."""
+        constant = np.full(len(self.z), 1.0 if design.intercept else 0.0)
+        return np.column_stack([constant, (self.z - design.shift) @ design.whitening])
+
+
+def stand_ins(design: Design, count: int) -> StandIns:
+    """Points of the marginals that are known and do not end in a point, else normal.
+
+    One in `PLAIN` is normal in all columns and stands for few rows: whatever the others look like, no direction is
+    without any.
     """
     columns = design.columns
     d = len(columns.mean)
     deviations = np.sqrt(np.diag(design.covariance))
     root = np.linalg.cholesky(design.covariance / np.outer(deviations, deviations))
     points = _normal(count + d, d) @ root.T
-    z = design.shift + deviations * points
-    if columns.marginals is None:
-        return z
+    z, mass = design.shift + deviations * points, np.full(len(points), 1.0 / len(points))
+    if columns.marginals is None or not any(columns.marginals):
+        return StandIns(z, mass)
     X = columns.mean + columns.scale * z
     for j, marginal in enumerate(columns.marginals):
         if marginal is not None:
             X[:, j] = marginal.at(ndtr(points[:, j]))
     found = columns.standardise(X)
-    spread = np.std(found, axis=0) / deviations
-    likely = (
-        np.array([marginal is not None for marginal in columns.marginals]) & (spread > 1.0 / WIDER) & (spread < WIDER)
-    )
+    spread, seen = np.std(found, axis=0) / deviations, [marginal is not None for marginal in columns.marginals]
+    likely = np.array(seen) & (spread > 1.0 / WIDER) & (spread < WIDER)
     plain = np.arange(len(z)) % PLAIN == 0
-    return np.where(likely & ~plain[:, None], found, z)
+    mass[plain] *= LIGHT
+    return StandIns(np.where(likely & ~plain[:, None], found, z), mass / mass.sum())
 
 
-def mean_and_squares(z: Array, shift: Array, intercept: bool, radius: float, cap: float) -> Array:
-    """Means of w and of w (z - shift)^2 over standardised points, w the weights of a Gram matrix of plain features."""
+def mean_and_squares(points: StandIns, shift: Array, intercept: bool, radius: float, cap: float) -> Array:
+    """Means of w and of w (z - shift)^2, w the weights of a Gram matrix of plain features."""
+    z, mass = points
     size = np.sqrt(np.sum(z * z, axis=1) + (1.0 if intercept else 0.0))
     ratio = radius / np.maximum(size, 1e-100)
-    w = np.minimum(1.0, np.minimum(ratio, cap * ratio * ratio))
-    return np.append(w.mean() if intercept else 1.0, w @ (z - shift) ** 2 / len(z))
+    w = mass * np.minimum(1.0, np.minimum(ratio, cap * ratio * ratio))
+    return np.append(w.sum() if intercept else 1.0, w @ (z - shift) ** 2)
 
 
 def spread_of_one(variance: float) -> float:
