@@ -122,6 +122,24 @@ def test_classes_that_are_all_but_unseen_do_not_end_in_an_error():
         assert np.all(np.isfinite(model.coef_))
 
 
+@pytest.mark.parametrize(("n", "epsilon"), [(2000, 300.0), (20_000, 3.0)])
+def test_classes_that_nobody_is_in_leave_the_others(n, epsilon):
+    """Their constants have no end; one that ran off took the whole model with it, in a tenth of the fits."""
+    for seed in range(6):
+        X = np.random.default_rng(seed).normal(size=(n, 5))
+        y = (X[:, 0] > 0.0).astype(int)
+        p = tg.PrivateLogisticRegression(epsilon, classes=[0, 1, 2, 3], random_state=seed).fit(X, y).predict_proba(X)
+        assert -np.mean(np.log(p[np.arange(n), y])) < 0.2
+
+
+def test_columns_of_one_value_far_away_are_no_features():
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.full(3500, value) for value in (-1e308, 1e308, -1e30, 2000.0)] + [rng.normal(size=3500)])
+    y = (rng.random(3500) < 0.5).astype(int)
+    p = tg.PrivateLogisticRegression(5.0, random_state=0).fit(X, y).predict_proba(X)
+    assert -np.mean(np.log(p[np.arange(len(y)), y])) < 0.72
+
+
 def test_the_share_of_ones_has_the_variance():
     for share in (0.001, 0.2, 0.5):
         assert spread_of_one(share * (1.0 - share)) == pytest.approx(share)

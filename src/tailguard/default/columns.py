@@ -175,6 +175,8 @@ def locate(
         others = np.array([first.readings[j].outside(low, high) for j, low, high in spans])
         told = (top > lump) & (others <= OTHERS)
         search.centre[far[~told]] = 0.0
+        for j in far[~told]:
+            search.marginals[j] = None
         if np.any(told):
             share = max(f_mean * MOMENTS[1], queries.bought(2.0 * math.sqrt(np.count_nonzero(told)), *closer))
             readings = [reading for reading, is_told in zip(later.readings, told, strict=True) if is_told]

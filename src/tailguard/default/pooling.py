@@ -39,6 +39,7 @@ DOUBTS = (0.3, 0.6, 1.2, 2.4, 4.8)  # relative errors of the derivatives, to cho
 VAGUE = 3.0  # standard deviation of the constants' prior, about where they start: no noise sends them to infinity
 # Variances of the slopes' prior to choose from: all of them together, over the largest square of their norm.
 TOGETHER = np.append(0.0, 2.0 ** np.arange(-24.0, -0.9, 0.5))
+FURTHEST = 10.0  # from where they start, of constants: of classes that nobody is in they have no end
 ROUNDS = 3
 
 
@@ -72,10 +73,11 @@ class Pool:
 
     def estimate(self, guess: Array) -> tuple[Array, Array]:
         """Pooled coefficients, shrunk; and the covariance of the privacy noise in them, before that."""
-        B = self._derivatives(guess)
+        B, start = self._derivatives(guess), self._seen[0].at[~self.slopes]
         for _ in range(ROUNDS):
             theta, private = self._about(guess, B)
             theta[self.slopes] = into_ball(theta[self.slopes], self.largest)
+            theta[~self.slopes] = start + into_ball(theta[~self.slopes] - start, FURTHEST)
             guess = (guess + theta) / 2.0  # half of the way: where B is too small the whole would swing
             if len(self._seen) == 1:  # its solution is far away; later ones are near, and B is what takes time
                 B = self._derivatives(guess)
