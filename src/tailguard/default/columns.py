@@ -69,6 +69,7 @@ CLOSE = 0.75  # of all rows in the four octaves about the top, or the mean is th
 OTHERS = 0.05  # of all rows, seen before and not where the last look saw the column: it saw one value of several
 LEAST = (0.1, 0.5)  # of the mean square, the least variance of a column that is close together, and of one that is not
 SHARP = 0.012  # noise of a histogram up to which it says what a column looks like
+BOTH = 0.1  # of ones and minus ones, beyond what the mean says: a column of one sign has none
 MARGIN = 4.0  # standard deviations of a mean that equal bins reach on either side
 # Shares of f_hist: the first look; again, at columns in which nothing was seen; at columns beyond the fine bins; at
 # equal bins; the last look. Of f_mean: after the first look and after the last.
@@ -313,7 +314,7 @@ class _Search:
         if variance is None:
             return Marginal.read(reading, float(self.centre[j]), mean)
         ones = max(variance + mean * mean, abs(mean)) if reading.seen else 0.0
-        if ones - abs(mean) > 0.1 * ones:
+        if ones - abs(mean) > BOTH * ones:
             return Marginal.of_signs((ones + mean) / 2.0, (ones - mean) / 2.0)
         few = spread_of_one(variance)
         some = few if abs(mean) < 0.5 else 1.0 - few

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit
 
 from tailguard.default.averaging import geometric, slope_noise
@@ -181,6 +180,8 @@ def _as_common(level: float, line: Array, mass: Array, ones: Ones) -> float:
     bound = min(max(found, low), high)
     if bound == found:
         return level
+    from scipy.optimize import brentq
+
     furthest = 50.0 + float(np.max(np.abs(line)))
     return float(np.clip(brentq(lambda at: share(at) - bound, -furthest, furthest), *LIMITS))
 
