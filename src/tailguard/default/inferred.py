@@ -206,7 +206,7 @@ def _standard(y: Columns) -> Target:
 
 def _whitened(queries: Queries, columns: Columns, intercept: bool) -> tuple[Design, Curvature]:
     """Stage B."""
-    design = decorrelate(queries, standardised(columns, intercept))
+    design = decorrelate(queries, standardised(columns, intercept), glance=False)
     return design, curvature(queries, design)
 
 

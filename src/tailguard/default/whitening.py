@@ -11,11 +11,16 @@ be taken from here. But columns that are not rare (nor 0/1) should look alike in
 histogram: what they differ by, within limits, is taken out of their scales. The second, in whitened coordinates, is the
 curvature H of the very score that the steps use; what its eigenvalues are raised by for stability acts as a ridge
 penalty, so that noise cannot pile up over the steps in directions in which little is known.
+
+Both matrices are noisy, and where columns are uncorrelated all that they would say is shrunk away again. So each is
+first released for a part of its share; the rest buys a second release of the same sum where the first shows more than
+noise, and goes to the steps where it does not. The account is a filter, so what is asked may depend on answers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -47,7 +52,9 @@ RIDGE = 0.6  # of the spectral noise, added to eigenvalues
 DIAGONAL = 4.0  # sd that none of the entries on its diagonal is likely to be off by
 PRECISION = 0.05  # spectral noise that is worth paying for
 BLURRED = 0.08  # noise of an entry of the second matrix up to which its cap is loosened
-SHARE = 0.06  # at most, for each matrix
+SHARE = 0.06  # at most, for each matrix,
+GLANCE = 0.3  # and what of it is spent first, to see whether the rest is worth it:
+PLAIN = 1.5  # standard deviations of a sum of squares of noise up to which it is not
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +142,19 @@ class Design:
         value, sd = queries.gram(label, DesignRows(self), self.width, math.sqrt(self.cap) * self.radius, share)
         return value, sd
 
+    def glance(self, queries: Queries, label: str, share: float, news: Callable[[Array], Array]) -> tuple[Array, float]:
+        """Release it for a part of the share, and for the rest once more where that shows more than noise.
+
+        ``news`` are the entries that would be zero if there were none, pairs of equal ones times sqrt(2): their noise
+        has the same sd in all. Both releases are weighted by what they cost.
+        """
+        first, sd = self.gram(queries, label, GLANCE * share)
+        found = news(first) / sd
+        if float(found @ found) < found.size + PLAIN * math.sqrt(2.0 * found.size):
+            return first, sd
+        second, its = self.gram(queries, label, (1.0 - GLANCE) * share)
+        return GLANCE * first + (1.0 - GLANCE) * second, sd * its / math.hypot(sd, its)
+
 
 def standardised(columns: Columns, intercept: bool) -> Design:
     """The design of the first Gram matrix: features as they come from stage A."""
@@ -142,17 +162,19 @@ def standardised(columns: Columns, intercept: bool) -> Design:
     return Design(columns, np.zeros(d), np.eye(d), np.eye(d), intercept, RADIUS[0] * math.sqrt(d + 1), TIGHT_CAP)
 
 
-def decorrelate(queries: Queries, raw: Design, certain: float | None = None) -> Design:
-    """First Gram matrix: centre, correlations and whitening.
+def decorrelate(queries: Queries, raw: Design, certain: float | None = None, glance: bool = True) -> Design:
+    """First Gram matrix: centre, correlations and whitening; at a glance where that is enough.
 
     With ``certain`` a correlation is shrunk by no more than the square of so many standard deviations of its own noise,
     over its square, whatever the others are.
     """
     columns, intercept, d = raw.columns, raw.intercept, len(raw.columns.mean)
-    G, sd = raw.gram(queries, "correlations", gram_share(queries, raw, PRECISION))
-    level = max(G[0, 0], LEAST_WEIGHT) if intercept else 1.0
-    h = G[0, 1:] / level if intercept else np.zeros(d)
-    G = G[1:, 1:] - np.outer(h, h) * level
+    label, share = "correlations", gram_share(queries, raw, PRECISION)
+    if glance:
+        G, sd = raw.glance(queries, label, share, lambda G: _apart(_centred(G, intercept)[2]))
+    else:
+        G, sd = raw.gram(queries, label, share)
+    level, h, G = _centred(G, intercept)
     moments = Noisy(np.append(level, np.diag(G)), sd)
     v = np.maximum(np.diag(G), 2.0 * sd + 0.005)
     C = np.clip(G / np.sqrt(np.outer(v, v)), -0.98, 0.98)
@@ -180,6 +202,18 @@ def decorrelate(queries: Queries, raw: Design, certain: float | None = None) -> 
     return replace(design, cap=cap, moments=moments, thin=thin)
 
 
+def _centred(G: Array, intercept: bool) -> tuple[float, Array, Array]:
+    """Of a Gram matrix whose first coordinate is the constant: mean weight, weighted means and what is left of them."""
+    level = max(float(G[0, 0]), LEAST_WEIGHT) if intercept else 1.0
+    h = G[0, 1:] / level if intercept else np.zeros(len(G) - 1)
+    return level, h, G[1:, 1:] - np.outer(h, h) * level
+
+
+def _apart(G: Array) -> Array:
+    """Entries off the diagonal, whose noise is that of the diagonal if pairs of equal ones count twice."""
+    return np.asarray(math.sqrt(2.0) * G[np.triu_indices(len(G), 1)])
+
+
 def _unlike(graded: NDArray[np.bool_], variance: Array, sd: float) -> Array:
     """How much wider than others a column is that is not rare, by its weighted variance; 1 if that is not clear."""
     middle = float(np.median(variance[graded])) if np.any(graded) else 0.0
@@ -199,10 +233,20 @@ def curvature(queries: Queries, design: Design) -> Curvature:
 
 def second_gram(queries: Queries, design: Design) -> tuple[Array, float]:
     """Release the Gram matrix of whitened coordinates, and the sd of its noise."""
-    H, sd = design.gram(queries, "curvature", gram_share(queries, design, PRECISION))
+    share = gram_share(queries, design, PRECISION)
+    if design.thin is not None and len(design.thin.coordinates):
+        H, sd = design.gram(queries, "curvature", share)
+    else:
+        H, sd = design.glance(queries, "curvature", share, _uneven)
     if not design.intercept:
         H[0, 0] = 1.0
     return H, sd
+
+
+def _uneven(H: Array) -> Array:
+    """What whitened columns of the same variance would not have: entries apart, and differences of variances."""
+    variances = np.diag(H)[1:]
+    return np.append(_apart(H), variances - variances.mean())
 
 
 def bounded(H: Array, sd: float) -> Curvature:

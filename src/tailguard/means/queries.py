@@ -162,10 +162,15 @@ class Queries(Sums):
         return Noisy(np.asarray(noisy * step), scale * step)
 
     def gram(self, label: str, function: BlockFunction, width: int, bound: float, share: float) -> Noisy:
-        """Release the mean of u u' over rows, u the rows of ``function(X, y)`` clipped to L2 norm ``bound``."""
+        """Release the mean of u u' over rows, u the rows of ``function(X, y)`` clipped to L2 norm ``bound``.
+
+        Released again, with a share and noise of its own, it takes no further pass over the rows.
+        """
         bits = self.gram_bits
         gram = function.gram(bound, bits) if hasattr(function, "gram") else _Gram(function, bound, bits)
         total = self.total(gram, (width, width))
+        if getattr(gram, "fused", False):
+            self._held[gram] = total
         # Rounding adds at most half a unit to each coordinate of a row of norm 2**bits.
         row = 2.0**bits * (1.0 + 2.0**-40) + math.sqrt(width) / 2.0
         scale = math.sqrt(2.0) * row**2 / self._spend(label, share, width * (width + 1) // 2)
