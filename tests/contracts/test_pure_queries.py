@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tailguard as tg
 from tailguard import default
-from tailguard.default import few
+from tailguard.default import pure_level
 from tailguard.default.columns import first_counts
 from tailguard.engines.memory import InMemory
 from tailguard.means import pure
@@ -69,7 +69,7 @@ def test_an_account_of_epsilon_cannot_be_overdrawn():
 def test_pure_noise_needs_a_budget_in_epsilon(budget):
     with pytest.raises(ValueError, match="epsilon"):
         PureAccount(budget)
-    assert not few.is_few(200, budget)
+    assert not pure_level.is_pure(200, budget)
 
 
 # What one row changes.
@@ -103,7 +103,7 @@ def test_a_row_changes_a_score_of_sizes_by_one(values, other, data):
     scores = []
     for y in (values, changed):
         asked, counts = queries(y, NoNoise()), first_counts("target", np.arange(1))
-        scores.append(few.scores_of(asked.total(counts, counts.shape)[0], rank))
+        scores.append(pure_level.scores_of(asked.total(counts, counts.shape)[0], rank))
     assert np.max(np.abs(scores[0] - scores[1])) <= 1
     for found in scores:
         assert np.max(found) == 0  # some bin has the quantile in it

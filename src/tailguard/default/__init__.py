@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from tailguard._checks import within
 from tailguard.default.columns import Columns
-from tailguard.default.few import is_few, level_of_few
 from tailguard.default.hinted_mean import level_known
 from tailguard.default.inferred import infer, infer_level, refuse_inference, uncertainty_of
 from tailguard.default.level import fit_level, no_slopes
@@ -30,7 +29,8 @@ from tailguard.default.line import Line, only
 from tailguard.default.linear import fit_line
 from tailguard.default.logistic import fit_log_odds
 from tailguard.default.multinomial import fit_multinomial
-from tailguard.default.poisson import fit_log_mean, log_mean_of_few
+from tailguard.default.poisson import fit_log_mean, log_mean_of
+from tailguard.default.pure_level import is_pure, level_of
 from tailguard.default.scaling import scale_columns
 from tailguard.default.small import fit_small, is_small
 from tailguard.engines import Data, engine_for
@@ -125,21 +125,21 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
     noise = noise_source(options.random_state)
     draws = _draws(engine.columns + 1, loss.outputs)
     queries = Queries(engine, Account(budget, max_samples=draws), noise)
-    few = isinstance(loss, (Squared, Huber, Poisson)) and options.fit_intercept
-    few = few and known is None and not options.inference
-    few = few and no_slopes(queries) and not is_small(queries, known) and is_few(engine.n, budget)
-    few = few and not is_watched()  # releases of many runs add up best if all are Gaussian
-    account = PureAccount(budget) if few else queries.account
-    whole = _whole_epsilon(budget) if few else _whole(budget, draws)
+    pure = isinstance(loss, (Squared, Huber, Poisson)) and options.fit_intercept
+    pure = pure and known is None and not options.inference
+    pure = pure and no_slopes(queries) and not is_small(queries, known) and is_pure(engine.n, budget)
+    pure = pure and not is_watched()  # releases of many runs add up best if all are Gaussian
+    account = PureAccount(budget) if pure else queries.account
+    whole = _whole_epsilon(budget) if pure else _whole(budget, draws)
     bill = charge(for_unit(engine, whole), rows=engine.n, method="default", noise=noise)
     with np.errstate(all="ignore"):
         if isinstance(account, PureAccount):
-            pure, curvature = PureQueries(engine, account, noise), 1.0
+            asked, curvature = PureQueries(engine, account, noise), 1.0
             if isinstance(loss, Poisson):
-                level = log_mean_of_few(level_of_few(pure, "positive target"), queries)
+                level = log_mean_of(level_of(asked, "positive target"), queries)
                 curvature = math.exp(level)
             else:
-                level = level_of_few(pure)
+                level = level_of(asked)
             line = only(level, engine.columns)
         elif options.inference:
             line, curvature = infer(queries, loss, options.fit_intercept), 1.0
@@ -196,18 +196,18 @@ def default_mean(
     columns, draws = table.coordinates, _draws(1, 1)
     public = None if hints is None else hints.known(columns, table.engine.names if names is None else names)
     part = Budget(mu=total_mu(table.budget, columns * draws) / math.sqrt(columns) * (1.0 - 1e-12))
-    few = not inference and public is None and is_few(table.n, table.budget, columns) and not is_watched()
-    whole = _whole_epsilon(table.budget) if few else _whole(table.budget, columns * draws)
+    pure = not inference and public is None and is_pure(table.n, table.budget, columns) and not is_watched()
+    whole = _whole_epsilon(table.budget) if pure else _whole(table.budget, columns * draws)
     bill = charge(for_unit(table.engine, whole), rows=table.n, method="private_mean", noise=noise)
     values, known = np.empty(columns), Uncertainty.none(columns)
     events: list[Event] = []
     with np.errstate(all="ignore"):
         for j in range(columns):
-            if few:
+            if pure:
                 assert table.budget.epsilon is not None
-                pure = PureAccount(Budget(table.budget.epsilon / columns, table.delta))
-                values[j] = level_of_few(PureQueries(table.engine.column(j), pure, noise.at(j)))
-                events += for_unit(table.engine, pure.events)
+                account = PureAccount(Budget(table.budget.epsilon / columns, table.delta))
+                values[j] = level_of(PureQueries(table.engine.column(j), account, noise.at(j)))
+                events += for_unit(table.engine, account.events)
                 continue
             queries = Queries(table.engine.column(j), Account(part, max_samples=draws), noise.at(j))
             if inference:

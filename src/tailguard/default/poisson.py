@@ -123,7 +123,7 @@ def level_of_counts(queries: Queries, intercept: bool, known: Known | None = Non
     return fit.level_alone(), fit.y_scale
 
 
-def log_mean_of_few(mean: float, queries: Queries) -> float:
+def log_mean_of(mean: float, queries: Queries) -> float:
     """The logarithm of a released mean, or of the largest that would not be seen."""
     return math.log(max(mean, _hidden(queries)))
 

@@ -1,14 +1,16 @@
 r"""Queries with geometric noise: few answers, each differentially private with delta = 0.
 
 Gaussian noise composes well: k answers cost the root of k. One answer it does not make cheap: at epsilon = 1 and
-delta = 1e-6 a number has three times the noise that e^{-|x|} has. So an algorithm that asks for two numbers, of a few
-hundred rows, asks here.
+delta = 1e-6 a number has three times the noise that e^{-|x|} has. So an algorithm that asks for one number, and a few
+choices before it, asks here.
 
 ==========  =======================================================  ================================
 query       what is released                                         epsilon
 ==========  =======================================================  ================================
 `choose`    the place of the largest of several noisy whole numbers  2/t, if a row changes each by at
                                                                      most 1 and noise has scale t
+`fraction`  a count with discrete Laplace noise, over n              1/t, if a row changes it by at
+                                                                     most 1
 `mean`      a clipped mean with discrete Laplace noise               sensitivity/t
 ==========  =======================================================  ================================
 
@@ -24,8 +26,10 @@ Average over the noise of the others: probabilities of i differ by a factor of e
 added so is the permute-and-flip mechanism of McKenna and Sheldon 2020, which never does worse than the exponential
 mechanism; whole numbers make it exact.)
 
-**Of `mean`.** The exact sum S in units of the grid changes by at most s, its rounded sensitivity, and the difference of
-two geometric draws has P(k) proportional to e^{-|k|/t}: probabilities of any value of S + k differ by e^{s/t} at most.
+**Of `fraction` and `mean`.** The exact sum S, in units of the grid, changes by at most s, its rounded sensitivity, and
+the difference of two geometric draws has P(k) proportional to e^{-|k|/t}: probabilities of any value of S + k differ by
+e^{s/t} at most. Where all rows are within [0, b], or all within [-b, 0], a replaced one moves the sum by at most b, and
+not by 2 b.
 
 Both hold exactly, but for draws beyond 2^62 (probability below e^{-4096}, for which delta is there).
 """
@@ -69,16 +73,28 @@ class PureQueries(Sums):
         offsets = np.rint(scale * prior).astype(np.int64)
         return largest(scores * _STEPS + offsets, self._source().geometric(scale, len(scores)))
 
-    def mean(self, label: str, function: BlockFunction, bound: float, share: float) -> Noisy:
-        """Release the mean over rows of ``function(X, y)``, (rows, 1), each clipped to the size ``bound``."""
+    def fraction(self, label: str, count: int, share: float) -> float:
+        """Release a count of rows, over their number; it changes by at most 1 when a row is replaced."""
+        scale = math.ceil(_STEPS / self.account.spend(share=share, label=label))
+        return float(self._laplace(np.array([count * _STEPS]), scale)[0]) / (_STEPS * self.n)
+
+    def mean(self, label: str, function: BlockFunction, bound: float, share: float, one_sided: bool = False) -> Noisy:
+        """Release the mean over rows of ``function(X, y)``, (rows, 1), each clipped to the size ``bound``.
+
+        A ``one_sided`` function has no two values of different signs, whatever the rows are: replacing one moves the
+        sum by no more than adding one.
+        """
         grid = self.grid(bound)
         total, roundings = self.vector_sum(function, 1, grid)
-        sensitivity = grid.sensitivity(1, "replace-one") + roundings
+        sensitivity = grid.sensitivity(1, "add-remove" if one_sided else "replace-one") + roundings
         scale = math.ceil(sensitivity / self.account.spend(share=share, label=label))
-        draws = self._source().geometric(scale, 2)
-        noisy = saturating_add(total, np.array([draws[0] - draws[1]]))
         step = grid.unit / self.n
-        return Noisy(np.asarray(noisy * step, np.float64), math.sqrt(2.0) * scale * step)
+        return Noisy(np.asarray(self._laplace(total, scale) * step, np.float64), math.sqrt(2.0) * scale * step)
+
+    def _laplace(self, total: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
+        """Add the difference of two geometric draws to a whole number."""
+        draws = self._source().geometric(scale, 2)
+        return saturating_add(total, np.array([draws[0] - draws[1]]))
 
     def _source(self) -> NoiseSource:
         self._asked += 1

@@ -39,6 +39,7 @@ One file each for what depends on columns one by one, on the design vector, on a
 
 from tailguard.default.rows.clips import Clip
 from tailguard.default.rows.columns import (
+    BELOW,
     NEAR,
     TOPS,
     ColumnCounts,
@@ -76,6 +77,7 @@ from tailguard.default.rows.target import Membership, Prevalence, Target, bounde
 from tailguard.default.rows.vectors import Clipped, Vectors
 
 __all__ = [
+    "BELOW",
     "NEAR",
     "TOPS",
     "Beyond",

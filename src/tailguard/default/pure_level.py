@@ -1,0 +1,299 @@
+r"""The mean of a column with pure noise (`tailguard.means.pure`): a few choices, and one number.
+
+Gaussian noise is for fits of many answers. For a single number it is three times that of e^{-|x|} at epsilon = 1 and
+delta = 1e-6, so where a mean is all that is asked for, each question is a choice or a number with pure noise. Between
+which values targets are clipped is found by choices:
+
+1. *Size*: of the bins of the first look (`rows.first_look`: zero, then binary exponents) the one in which a high
+   quantile of sizes lies. Where that is zero, or so small that zeros may be behind it, their fraction is asked for, and
+   if they are the most, a quantile of the others. What is beyond 2^80 or below 2^-80 is in bins of twenty exponents,
+   and is asked for again within them.
+2. *Place*: are there values of both signs, or of one? Or are most of them in a narrow window far from 0, as years are?
+   A window is the narrowest that has most rows in it, by counts of equal bins; in one that is as narrow as bins are,
+   it is asked for again with finer ones. Sizes of at most 1 are shares and indicators: a window about most of them
+   would lose the others.
+3. *Reach*: a higher quantile of the distance from 0, or from the middle of the window, and if that is beyond the size,
+   a lower one. Between the two the tail falls with a power, along which the clip goes on to where what is lost beyond
+   it is about the noise.
+4. *The mean* of targets clipped there. Targets of one sign, costs and incomes, are clipped at 0 too, and replacing one
+   moves their sum by half as much.
+
+=======  ==========================================  ===========================================  ===================
+query    one row                                     sensitivity                                  share of epsilon
+=======  ==========================================  ===========================================  ===================
+size     a count in one bin                          1 for each score                             `SIZE`, `AGAIN`
+zeros    1{y = 0}                                    1                                            `ZEROS`
+place    a count in one bin                          1 for each score                             `PLACE`, up to twice
+reach    a count in one bin                          1 for each score                             `REACH`, `FALL`
+level    clip(y - base, c), or clip(y, 0, c)         2 c, or c                                    what is left
+=======  ==========================================  ===========================================  ===================
+
+Proof. *Quantiles*: with m rows to be at or below it, a bin with b rows before it and k in it has the score ``-max(b -
+m, m - b - k, 0)``. A replaced row leaves one bin and enters another, so b and b + k change by at most 1, and so does
+the largest of three numbers that do. *Windows*: one with k rows in it has the score ``min(k - m, 0)``, and k changes by
+at most 1. *Level*: a number between -c and c changes by at most 2 c, one between 0 and c by at most c.
+
+A size that no row has is worse than none: the noise of the mean is in proportion to it. With a fraction f of n rows
+beyond a quantile, bins beyond all rows have a score of f n less than the right one, so one of them is chosen with a
+probability of about e^{-f n eps1/2}, eps1 the epsilon of the question; f is as small as leaves e^{-13} (`SAFE`), and
+for a reach, where there are few places and none is far away, e^{-7} (`NEARLY`). So how far out a quantile can be is a
+matter of n epsilon, and so are shares: with more rows less of epsilon is enough. All of that is public.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailguard.default.recalibration import BEYOND
+from tailguard.default.rows import (
+    BELOW,
+    NEAR,
+    TOPS,
+    Clip,
+    ColumnCounts,
+    Fitted,
+    Level,
+    NearCounts,
+    Residual,
+    Sizes,
+    Source,
+    Target,
+)
+from tailguard.means.pure import PureQueries
+from tailguard.privacy import Budget
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+LEAST = 100.0  # n epsilon from which on there is a size to be found,
+ROWS, EPSILON = 10, 1e-5  # and at least so many rows and so large an epsilon: ranks and noise are whole numbers
+MOST = 0.17  # columns, over the square of epsilon/mu, up to which pure noise is less than Gaussian noise
+# n epsilon times the share of a question: what it needs; and the most and least of epsilon that it takes.
+SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.01)
+REACH, REACH_WINDOW, FALL = (250.0, 0.15, 0.08), (80.0, 0.15, 0.08), (80.0, 0.05, 0.02)
+ZEROS, AGAIN, SPARED = (50.0, 0.06, 0.03), 0.4, 0.4  # for a column of zeros; what they leave for the rest
+TINY = -12.0  # exponent of a size that zeros may be behind
+LARGE, RARE = 0.2, 0.2  # of the others, those beyond their quantile; of all, the most that is worth a question
+# n epsilon from which on there are questions of place, of a reach in windows and of finer bins, and of any reach.
+PLACED, WINDOWED, REACHED = 330.0, 900.0, 2500.0
+SAFE, NEARLY, SIDED = 13.0, 7.0, 10.0  # logarithms of how unlikely wrong answers are: size and window, reach, sign
+BULK, TAIL, HALF = 0.8, 0.1, 0.3  # of the rows in a window, beyond a size, and beyond where a tail begins
+NARROWER = 3.0  # by which a window half as wide is likelier, in logarithms,
+WIDTHS = (1, 2, 3, 4, 6, 8)  # of windows far from 0, in bins,
+FINER = (*WIDTHS, 12, 16, 24, 32, 48, 64)  # and of those within them
+SLIM = 2  # bins of a window that is looked at more closely
+NEARER = 0.25  # by which a reach that is half an octave nearer is likelier
+# Clip over size before there is a reach: with few rows, in general, and of one sign with more rows; and the least with
+# one, and in a window.
+CLIP_OF_FEW, CLIP, CLIP_SIDED, ENDS, ENDS_WINDOW = 1.75, 2.0, 2.5, 1.4, 1.75
+LOST, SLOWEST = 4.0, 0.85  # fraction beyond a clip, over the noise; slope of a tail
+FURTHEST = (4.0, 12.0)  # clip over reach, with values of both signs, whose tails make up for each other, and of one
+# No size is likelier than a smaller one: that would undo it.
+PRIOR = -2.0 * np.log1p(np.maximum(np.append(-np.inf, TOPS) - 3.0, 0.0) / 4.0)
+REACHES = 2.0 ** np.arange(-6.0, 8.01, 0.5)  # in units of a size
+
+
+def is_pure(n: int, budget: Budget, columns: int = 1) -> bool:
+    """Whether the means of so many columns are found this way; public."""
+    if budget.epsilon is None or n < ROWS or budget.epsilon < EPSILON * columns:
+        return False
+    return n * budget.epsilon >= LEAST * columns and columns <= max(1.0, MOST * (budget.epsilon / budget.mu) ** 2)
+
+
+def scores_of(within: Integers, rank: int) -> Integers:
+    """By how many rows each bin misses the one of a rank among the sizes, 0 or less."""
+    upto = np.cumsum(within)
+    return np.asarray(-np.maximum(np.maximum(upto - within - rank, rank - upto), 0))
+
+
+def scores_of_windows(within: Integers, windows: Integers, ranks: Integers) -> Integers:
+    """By how many rows each window, from a bin up to another, is short of a number, 0 or less."""
+    upto = np.append(0, np.cumsum(within))
+    return np.asarray(np.minimum(upto[windows[:, 1]] - upto[windows[:, 0]] - ranks, 0))
+
+
+class Span(NamedTuple):
+    """Where targets are clipped: ``reach`` from ``base``, on both sides or (1, -1) on one."""
+
+    base: float
+    reach: float
+    side: int
+    beyond: float  # fraction of rows that may be outside
+
+    @property
+    def is_window(self) -> bool:
+        """Whether it is about a place other than 0."""
+        return self.base != 0.0
+
+
+def level_of(queries: PureQueries, source: Source = "target") -> float:
+    """Release the mean of the target, or of what of it is positive."""
+    questions = _Questions(queries, source)
+    span = questions.size()
+    if span is None:
+        return 0.0
+    if questions.strength >= PLACED:
+        span = questions.place(span)
+    return questions.level(questions.clipped(span))
+
+
+class _Questions:
+    """Questions about one column: everything in it is released or public."""
+
+    def __init__(self, queries: PureQueries, source: Source) -> None:
+        self.queries, self.source, self.n = queries, source, queries.n
+        self.positive = source == "positive target"
+        self.strength = queries.n * queries.epsilon
+
+    def size(self) -> Span | None:
+        """The size of most targets, or of those that are not zero; none if nothing is seen of them."""
+        share = self._share(SIZE)
+        beyond = max(TAIL, self._beyond(SAFE, share))
+        place = self._size(share, beyond)
+        if place == 0 or TOPS[place - 1] < TINY:
+            others = 1.0 - self._zeros()
+            if others < 0.5 or place == 0:
+                share = min(AGAIN, self.queries.account.left - SPARED)
+                beyond = max(LARGE * others, self._beyond(SAFE, share)) if share > 0.0 else 1.0
+                place = self._size(share, beyond) if beyond < RARE else 0
+        if place == 0:
+            return None
+        top = float(TOPS[place - 1])
+        share = min(self._share(SIZE), self.queries.account.left - SPARED)
+        if abs(top - 0.5) > 80.0 and share > 0.0:  # a bin of twenty exponents
+            finer = self._size(share, max(beyond, self._beyond(NEARLY, share)), top)
+            top = top + 1.0 - BELOW + finer if finer else top
+        return Span(0.0, 2.0 ** min(990.0, max(-990.0, top)), int(self.positive), beyond)
+
+    def _zeros(self) -> float:
+        """Fraction of targets that are zero or missing."""
+        zeros = int(self._sizes()[0])
+        return self.queries.fraction("zeros", zeros, self._share(ZEROS))
+
+    def _sizes(self, top: float | None = None) -> Integers:
+        """Count sizes: zeros, then exponents; **not released**."""
+        counts = ColumnCounts(self.source, (0,), (0.0,), None if top is None else (top,))
+        return self.queries.total(counts, counts.shape)[0]
+
+    def _size(self, share: float, beyond: float, top: float | None = None) -> int:
+        """The place of a quantile of sizes among all exponents, or among those below a top; 0 for zero."""
+        within = self._sizes(top)
+        prior = PRIOR if top is None else np.zeros(len(within))
+        return self.queries.choose("size", scores_of(within, self._rank(beyond)), share, prior)
+
+    def place(self, span: Span) -> Span:
+        """Targets of one sign or of both, or a window far from 0."""
+        share = self._share(PLACE)
+        all_but = max(span.beyond, self._beyond(SAFE, share), 1.0 - BULK)
+        sided = min(all_but, max(span.beyond, self._beyond(SIDED, share)))
+        signs = [(0, 0, NEAR), (1, NEAR // 2, NEAR), (-1, 0, NEAR // 2)]
+        if self.positive:
+            signs = signs[1:2]
+        windows = np.array([window for _, *window in signs])
+        ranks, prior = np.full(len(signs), self._rank(sided)), np.array([NARROWER * abs(side) for side, *_ in signs])
+        if span.reach != 1.0:
+            narrow, its = _windows(WIDTHS, far=True)
+            windows, prior = np.vstack([windows, narrow]), np.append(prior, its)
+            ranks = np.append(ranks, np.full(len(narrow), self._rank(all_but)))
+        unit = span.reach / (NEAR // 4)
+        chosen = self._window(0.0, unit, windows, ranks, share, prior)
+        if chosen < len(signs):
+            return span._replace(side=signs[chosen][0])
+        start, end = windows[chosen]
+        base, width = (start + end - NEAR) / 2.0 * unit, (end - start) * unit
+        if end - start <= SLIM and self.strength >= WINDOWED:
+            windows, prior = _windows(FINER)
+            unit = width / (NEAR // 4)
+            ranks = np.full(len(windows), self._rank(all_but))
+            start, end = windows[self._window(base, unit, windows, ranks, share, prior)]
+            base, width = base + (start + end - NEAR) / 2.0 * unit, (end - start) * unit
+        return Span(float(base), float(width) / 2.0, 0, all_but)
+
+    def _window(
+        self, centre: float, unit: float, windows: Integers, ranks: Integers, share: float, prior: Array
+    ) -> int:
+        """Choose a window of equal bins about a centre."""
+        counts = NearCounts(self.source, (0,), (float(centre),), (float(unit),))
+        within = self.queries.total(counts, counts.shape)[0][1:]
+        return self.queries.choose("place", scores_of_windows(within, windows, ranks), share, prior)
+
+    def clipped(self, span: Span) -> Span:
+        """Where to clip: further out than most rows, as far as the tail and the noise call for."""
+        if self.strength < PLACED:
+            return span._replace(reach=CLIP_OF_FEW * span.reach)
+        if self.strength < (WINDOWED if span.is_window else REACHED):
+            is_sided = span.side != 0 and self.strength >= WINDOWED
+            return span._replace(reach=(CLIP_SIDED if is_sided else CLIP) * span.reach)
+        share = self._share(REACH_WINDOW if span.is_window else REACH)
+        beyond, ends = self._beyond(NEARLY, share), ENDS_WINDOW if span.is_window else ENDS
+        counts = Sizes(Residual(self._nothing(), self._targets(span, math.inf)), tuple(REACHES))
+        within = self.queries.total(counts, counts.shape)[:-1]
+        places = np.arange(len(REACHES)) - REACHES.searchsorted(1.0)
+        far = self.queries.choose(
+            "reach", scores_of(within, self._rank(beyond)), share, -NEARER * np.maximum(places, 0.0)
+        )
+        if places[far] <= 0 or beyond >= HALF / 2.0:
+            return span._replace(reach=max(ends, float(REACHES[far])) * span.reach)
+        # Between two quantiles a tail falls like a power, and the clip goes on with it: what is lost beyond is then the
+        # fraction beyond it times slope/(1 - slope) clips.
+        half = self.queries.choose(
+            "reach", scores_of(within, self._rank(HALF)), self._share(FALL), np.zeros(len(within))
+        )
+        slope = min(SLOWEST, max(0.0, math.log2(REACHES[far] / REACHES[half]) / math.log2(HALF / beyond)))
+        noise = math.sqrt(2.0) * (1.0 if span.side else 2.0) / (self.strength * self.queries.account.left)
+        lost = LOST * noise * min(1.0, (1.0 - slope) / max(slope, 1e-9))
+        further = float(REACHES[far]) * min(FURTHEST[abs(span.side)], max(1.0, (beyond / lost) ** slope * 2.0**-0.25))
+        return span._replace(reach=max(ends, further) * span.reach)
+
+    def level(self, span: Span) -> float:
+        """Release the mean of targets clipped to a span."""
+        # One far beyond is a mistake, and counts as missing.
+        level = Level(self._nothing(), self._targets(span, BEYOND * span.reach), Clip(1.0))
+        left = self.queries.account.left
+        found, sd = self.queries.mean("level", level, 1.0, left, one_sided=span.side != 0)
+        mean = min(1.0, max(-1.0, float(found[0])))
+        if span.side:
+            mean = span.side * max(0.0, span.side * mean)
+        elif not span.is_window:
+            mean *= max(0.0, 1.0 - (sd / max(abs(mean), sd)) ** 2)
+        return span.base + span.reach * mean
+
+    def _nothing(self) -> Fitted:
+        """A line that is zero."""
+        none = np.zeros(self.queries.engine.columns)
+        return Fitted(None, none, none, 0.0)
+
+    def _targets(self, span: Span, furthest: float) -> Target:
+        """Targets from the base in units of the reach; negative counts are zeros."""
+        low = 0.0 if span.side > 0 else -span.base / span.reach if self.positive else -math.inf
+        high = 0.0 if span.side < 0 else math.inf
+        return Target(span.base, span.reach, span.base, furthest, low, high)
+
+    def _share(self, needs: tuple[float, float, float]) -> float:
+        """Share of a question that needs so much; public."""
+        enough, most, least = needs
+        return min(most, max(least, enough / self.strength))
+
+    def _beyond(self, safe: float, share: float) -> float:
+        """Fraction of rows that leaves a wrong answer so unlikely; public."""
+        return 2.0 * safe / (self.strength * share)
+
+    def _rank(self, beyond: float) -> int:
+        """Number of rows that are not beyond; public."""
+        return int(self.n * (1.0 - beyond))
+
+
+def _windows(widths: tuple[int, ...], far: bool = False) -> tuple[Integers, Array]:
+    """Windows of equal bins, first and last bin, and how likely they are; those that are far from 0, or all."""
+    found, prior = [], []
+    for width in widths:
+        start = np.arange(NEAR + 1 - width)
+        if far:
+            start = start[(start - NEAR // 2 >= width) | (NEAR // 2 - start - width >= width)]
+        found.append(np.column_stack([start, start + width]))
+        prior.append(np.full(len(start), NARROWER * math.log2(NEAR // 2 / width) - math.log(len(start))))
+    return np.vstack(found), np.concatenate(prior)
