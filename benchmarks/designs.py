@@ -11,6 +11,7 @@ The direction w is random, so it is not aligned with the skew of the features. E
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -225,6 +226,38 @@ def counts_task(count: str, kind: str, n: int, d: int, seed: int) -> Task:
     if spread == "lognormal":
         rate = rate * rng.lognormal(-0.72, 1.2, n)
     return Task(X[:n], rng.poisson(rate).astype(float), X[n:], truth[n:])
+
+
+def _mixed(share: float, few: Array, many: Array | float, rng: Generator) -> Array:
+    return np.where(rng.random(len(few)) < share, few, many)
+
+
+# name: (draw, true mean)
+MEANS: dict[str, tuple[Callable[[int, Generator], Array], float]] = {
+    "normal about 50, sd 10": (lambda n, rng: rng.normal(50.0, 10.0, n), 50.0),
+    "years, 1950 to 2020": (lambda n, rng: np.round(rng.uniform(1950.0, 2020.0, n)), 1985.0),
+    "exponential": (lambda n, rng: rng.exponential(1.0, n), 1.0),
+    "log-normal(0, 1)": (lambda n, rng: rng.lognormal(0.0, 1.0, n), math.exp(0.5)),
+    "log-normal(7, 2)": (lambda n, rng: rng.lognormal(7.0, 2.0, n), math.exp(9.0)),
+    "Pareto, power 1.5": (lambda n, rng: rng.pareto(1.5, n), 2.0),
+    "amounts of both signs": (
+        lambda n, rng: rng.choice([-1.0, 1.0], n, p=[0.3, 0.7]) * rng.lognormal(8.0, 1.5, n),
+        0.4 * math.exp(9.125),
+    ),
+    "counts of mean 3": (lambda n, rng: rng.poisson(3.0, n).astype(float), 3.0),
+    "one in two": (lambda n, rng: (rng.random(n) < 0.5).astype(float), 0.5),
+    "19 in 20": (lambda n, rng: (rng.random(n) < 0.95).astype(float), 0.95),
+    "one in 20": (lambda n, rng: (rng.random(n) < 0.05).astype(float), 0.05),
+    "zeros, one in 20 log-normal(8, 1)": (
+        lambda n, rng: _mixed(0.05, rng.lognormal(8.0, 1.0, n), 0.0, rng),
+        0.05 * math.exp(8.5),
+    ),
+}
+
+
+def column(name: str, n: int, seed: int) -> Array:
+    """Draw a column whose mean is known."""
+    return MEANS[name][0](n, np.random.default_rng([seed, 700, n, list(MEANS).index(name)]))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,19 @@ import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-SECTIONS = ["clean", "oracle", "random", "small", "tables", "logistic", "rare", "counts", "safety", "equivariance"]
+SECTIONS = [
+    "clean",
+    "oracle",
+    "random",
+    "small",
+    "tables",
+    "logistic",
+    "rare",
+    "counts",
+    "mean",
+    "safety",
+    "equivariance",
+]
 SECTIONS += ["collinear", "time"]
 
 
