@@ -8,10 +8,10 @@ which values targets are clipped is found by choices:
    quantile of sizes lies. Where that is zero, or so small that zeros may be behind it, their fraction is asked for, and
    if they are the most, a quantile of the others. What is beyond 2^80 or below 2^-80 is in bins of twenty exponents,
    and is asked for again within them.
-2. *Place*: are there values of both signs, or of one? Or are most of them in a narrow window far from 0, as years are?
-   A window is the narrowest that has most rows in it, by counts of equal bins; in one that is as narrow as bins are,
-   it is asked for again with finer ones. Sizes of at most 1 are shares and indicators: a window about most of them
-   would lose the others.
+2. *Place*: are there values of both signs, or hardly any but of one? Or are most of them in a narrow window far from 0,
+   as years are? A window is the narrowest that has most rows in it, by counts of equal bins; in one that is as narrow
+   as bins are, it is asked for again with finer ones. Sizes of at most 1 are shares and indicators: a window about most
+   of them would lose the others.
 3. *Reach*: a higher quantile of the distance from 0, or from the middle of the window, and if that is beyond the size,
    a lower one. Between the two the tail falls with a power, along which the clip goes on to where what is lost beyond
    it is about the noise.
@@ -31,7 +31,8 @@ level    clip(y - base, c), or clip(y, 0, c)         2 c, or c                  
 Proof. *Quantiles*: with m rows to be at or below it, a bin with b rows before it and k in it has the score ``-max(b -
 m, m - b - k, 0)``. A replaced row leaves one bin and enters another, so b and b + k change by at most 1, and so does
 the largest of three numbers that do. *Windows*: one with k rows in it has the score ``min(k - m, 0)``, and k changes by
-at most 1. *Level*: a number between -c and c changes by at most 2 c, one between 0 and c by at most c.
+at most 1; so does the number of rows of the other sign, which is what one sign costs. *Level*: a number between -c and
+c changes by at most 2 c, one between 0 and c by at most c.
 
 A size that no row has is worse than none: the noise of the mean is in proportion to it. With a fraction f of n rows
 beyond a quantile, bins beyond all rows have a score of f n less than the right one, so one of them is chosen with a
@@ -43,6 +44,7 @@ matter of n epsilon, and so are shares: with more rows less of epsilon is enough
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -73,18 +75,19 @@ LEAST = 100.0  # n epsilon from which on there is a size to be found,
 ROWS, EPSILON = 10, 1e-5  # and at least so many rows and so large an epsilon: ranks and noise are whole numbers
 MOST = 0.17  # columns, over the square of epsilon/mu, up to which pure noise is less than Gaussian noise
 # n epsilon times the share of a question: what it needs; and the most and least of epsilon that it takes.
-SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.01)
+SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.04)
 REACH, REACH_WINDOW, FALL = (250.0, 0.15, 0.08), (80.0, 0.15, 0.08), (80.0, 0.05, 0.02)
 ZEROS, AGAIN, SPARED = (50.0, 0.06, 0.03), 0.4, 0.4  # for a column of zeros; what they leave for the rest
 TINY = -12.0  # exponent of a size that zeros may be behind
 LARGE, RARE = 0.2, 0.2  # of the others, those beyond their quantile; of all, the most that is worth a question
 # n epsilon from which on there are questions of place, of a reach in windows and of finer bins, and of any reach.
 PLACED, WINDOWED, REACHED = 330.0, 900.0, 2500.0
-SAFE, NEARLY, SIDED = 13.0, 7.0, 10.0  # logarithms of how unlikely wrong answers are: size and window, reach, sign
+SAFE, NEARLY = 13.0, 7.0  # logarithms of how unlikely wrong answers are: size and window, reach
+ONE_SIGN = 4.0  # by which values of one sign are likelier than of both, in logarithms: half the noise
 BULK, TAIL, HALF = 0.8, 0.1, 0.3  # of the rows in a window, beyond a size, and beyond where a tail begins
 NARROWER = 3.0  # by which a window half as wide is likelier, in logarithms,
-WIDTHS = (1, 2, 3, 4, 6, 8)  # of windows far from 0, in bins,
-FINER = (*WIDTHS, 12, 16, 24, 32, 48, 64)  # and of those within them
+WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)  # of windows far from 0, in bins,
+FINER = (*WIDTHS, 24, 32, 48, 64)  # and of those within them
 SLIM = 2  # bins of a window that is looked at more closely
 NEARER = 0.25  # by which a reach that is half an octave nearer is likelier
 # Clip over size before there is a reach: with few rows, in general, and of one sign with more rows; and the least with
@@ -110,10 +113,16 @@ def scores_of(within: Integers, rank: int) -> Integers:
     return np.asarray(-np.maximum(np.maximum(upto - within - rank, rank - upto), 0))
 
 
-def scores_of_windows(within: Integers, windows: Integers, ranks: Integers) -> Integers:
+def scores_of_windows(within: Integers, windows: Integers, rank: int) -> Integers:
     """By how many rows each window, from a bin up to another, is short of a number, 0 or less."""
     upto = np.append(0, np.cumsum(within))
-    return np.asarray(np.minimum(upto[windows[:, 1]] - upto[windows[:, 0]] - ranks, 0))
+    return np.asarray(np.minimum(upto[windows[:, 1]] - upto[windows[:, 0]] - rank, 0))
+
+
+def scores_of_sides(within: Integers, sides: Sequence[int]) -> Integers:
+    """Less the number of rows on the other side of 0, which a mean of one side (1, -1) would lose."""
+    other = {0: 0, 1: int(within[: NEAR // 2].sum()), -1: int(within[NEAR // 2 :].sum())}
+    return np.array([-other[side] for side in sides])
 
 
 class Span(NamedTuple):
@@ -189,47 +198,40 @@ class _Questions:
         """Targets of one sign or of both, or a window far from 0."""
         share = self._share(PLACE)
         all_but = max(span.beyond, self._beyond(SAFE, share), 1.0 - BULK)
-        sided = min(all_but, max(span.beyond, self._beyond(SIDED, share)))
-        signs = [(0, 0, NEAR), (1, NEAR // 2, NEAR), (-1, 0, NEAR // 2)]
-        if self.positive:
-            signs = signs[1:2]
-        windows = np.array([window for _, *window in signs])
-        ranks, prior = np.full(len(signs), self._rank(sided)), np.array([NARROWER * abs(side) for side, *_ in signs])
-        if span.reach != 1.0:
-            narrow, its = _windows(WIDTHS, far=True)
-            windows, prior = np.vstack([windows, narrow]), np.append(prior, its)
-            ranks = np.append(ranks, np.full(len(narrow), self._rank(all_but)))
-        unit = span.reach / (NEAR // 4)
-        chosen = self._window(0.0, unit, windows, ranks, share, prior)
-        if chosen < len(signs):
-            return span._replace(side=signs[chosen][0])
-        start, end = windows[chosen]
+        sides, unit = (1,) if self.positive else (0, 1, -1), span.reach / (NEAR // 4)
+        windows, prior = _windows(WIDTHS, far=True)
+        if span.reach == 1.0:
+            windows, prior = windows[:0], prior[:0]
+        within = self._near(0.0, unit)
+        scores = np.append(scores_of_sides(within, sides), scores_of_windows(within, windows, self._rank(all_but)))
+        prior = np.append([ONE_SIGN * abs(side) for side in sides], prior)
+        chosen = self.queries.choose("place", scores, share, prior)
+        if chosen < len(sides):
+            return span._replace(side=sides[chosen])
+        start, end = windows[chosen - len(sides)]
         base, width = (start + end - NEAR) / 2.0 * unit, (end - start) * unit
         if end - start <= SLIM and self.strength >= WINDOWED:
             windows, prior = _windows(FINER)
             unit = width / (NEAR // 4)
-            ranks = np.full(len(windows), self._rank(all_but))
-            start, end = windows[self._window(base, unit, windows, ranks, share, prior)]
+            scores = scores_of_windows(self._near(base, unit), windows, self._rank(all_but))
+            start, end = windows[self.queries.choose("place", scores, share, prior)]
             base, width = base + (start + end - NEAR) / 2.0 * unit, (end - start) * unit
         return Span(float(base), float(width) / 2.0, 0, all_but)
 
-    def _window(
-        self, centre: float, unit: float, windows: Integers, ranks: Integers, share: float, prior: Array
-    ) -> int:
-        """Choose a window of equal bins about a centre."""
+    def _near(self, centre: float, unit: float) -> Integers:
+        """Count equal bins about a centre; **not released**."""
         counts = NearCounts(self.source, (0,), (float(centre),), (float(unit),))
-        within = self.queries.total(counts, counts.shape)[0][1:]
-        return self.queries.choose("place", scores_of_windows(within, windows, ranks), share, prior)
+        return self.queries.total(counts, counts.shape)[0][1:]
 
     def clipped(self, span: Span) -> Span:
         """Where to clip: further out than most rows, as far as the tail and the noise call for."""
         if self.strength < PLACED:
             return span._replace(reach=CLIP_OF_FEW * span.reach)
-        if self.strength < (WINDOWED if span.is_window else REACHED):
-            is_sided = span.side != 0 and self.strength >= WINDOWED
-            return span._replace(reach=(CLIP_SIDED if is_sided else CLIP) * span.reach)
         share = self._share(REACH_WINDOW if span.is_window else REACH)
         beyond, ends = self._beyond(NEARLY, share), ENDS_WINDOW if span.is_window else ENDS
+        if self.strength < (WINDOWED if span.is_window else REACHED) or beyond >= span.beyond:
+            is_sided = span.side != 0 and self.strength >= WINDOWED
+            return span._replace(reach=(CLIP_SIDED if is_sided else CLIP) * span.reach)
         counts = Sizes(Residual(self._nothing(), self._targets(span, math.inf)), tuple(REACHES))
         within = self.queries.total(counts, counts.shape)[:-1]
         places = np.arange(len(REACHES)) - REACHES.searchsorted(1.0)
