@@ -21,7 +21,8 @@ from tailguard.privacy.arsinh_normal import arsinh_parameters, exact_normals, re
 SURE = 0.9999
 GAUSSIAN = [name for name in CASES if name.startswith(("gaussian", "poisson"))]
 # Whole fits, of milliseconds each: a few runs here, thousands in the full audit.
-FITS = [name for name in CASES if name.startswith("Private") or name in ("private_mean", "private_mean-few")]
+MEANS = ("private_mean", "private_mean-few", "private_mean-columns")
+FITS = [name for name in CASES if name.startswith("Private") or name in MEANS]
 SLOW = [name for name, case in CASES.items() if case.runs < 100_000 and name not in FITS]
 QUICK = [name for name in CASES if name not in FITS + SLOW]
 

@@ -317,7 +317,7 @@ def test_every_query_for_standard_errors_covers_a_person(checked, name):
 def test_every_query_of_a_mean_covers_a_person(checked):
     for k, (one, other) in enumerate(pairs(lambda y: y)):
         twin = Twin(one.engine(k).averaged(), other.engine(k).averaged())
-        table = MeanTable.of(twin, 20.0, 1e-6, False, 1)
+        table = MeanTable.of(twin, Budget(mu=3.0), None, False, 1)
         default.default_mean(table, SeededNoise(k))
     assert {"column scales", "column means", "clip", "tail", "level"} <= Checked.seen
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ import tailguard as tg
 from tailguard import default
 from tailguard.default import pure_level
 from tailguard.default.columns import first_counts
+from tailguard.default.rows import NearCounts
 from tailguard.engines.memory import InMemory
 from tailguard.means import pure
 from tailguard.means.pure import PureQueries
+from tailguard.means.queries import Noisy
 from tailguard.privacy import ApproximateDP, Budget, OverBudgetError, PureAccount, SeededNoise
 from taped import assert_the_same
 
@@ -109,6 +112,131 @@ def test_a_row_changes_a_score_of_sizes_by_one(values, other, data):
         assert np.max(found) == 0  # some bin has the quantile in it
 
 
+@settings(max_examples=80, deadline=None)
+@given(st.lists(numbers, min_size=3, max_size=8), numbers, st.data())
+def test_a_row_changes_a_score_of_windows_and_signs_by_one(values, other, data):
+    changed = list(values)
+    changed[data.draw(st.integers(0, len(values) - 1))] = other
+    rank, centre = data.draw(st.integers(0, len(values))), data.draw(st.sampled_from([0.0, 1.0, 1e300]))
+    windows, _ = pure_level._windows(pure_level.WIDTHS, far=True)
+    scores = []
+    for y in (values, changed):
+        counts = NearCounts("target", (0,), (centre,), (2.0**-5,))
+        within = queries(y, NoNoise()).total(counts, counts.shape)[0][1:]
+        sides = pure_level.scores_of_sides(within, (0, 1, -1))
+        scores.append(np.append(sides, pure_level.scores_of_windows(within, windows, rank)))
+    assert np.max(np.abs(scores[0] - scores[1])) <= 1
+
+
+class Asked(PureQueries):
+    """Writes down what every question is about, before noise, and what it answers; or answers from such a tape."""
+
+    def begin(self, answers=None):
+        self.seen, self.answers, self.given = [], [], answers
+        return self
+
+    def choose(self, label, scores, share, prior):
+        return self.keep(label, scores, 1.0, super().choose(label, scores, share, prior))
+
+    def fraction(self, label, count, share):
+        return self.keep(label, np.array([count]), 1.0, super().fraction(label, count, share))
+
+    def mean(self, label, function, bound, share, one_sided=False):
+        total, _ = self.vector_sum(function, 1, self.grid(bound))
+        found = super().mean(label, function, bound, share, one_sided)
+        step = self.grid(bound).unit / self.n
+        allowed = found.sd / (math.sqrt(2.0) * step) * self.account.events[-1].epsilon
+        return self.keep(label, total, allowed, found)
+
+    def keep(self, label, exact, allowed, answer):
+        self.seen.append((label, np.asarray(exact), allowed))
+        self.answers.append(answer if self.given is None else self.given[len(self.answers)])
+        return self.answers[-1]
+
+
+COLUMNS = {
+    "costs": lambda rng, n: np.exp(rng.normal(3.0, 1.5, n)),
+    "debts": lambda rng, n: -np.exp(rng.normal(3.0, 1.0, n)),
+    "both signs": lambda rng, n: rng.standard_t(2.5, n),
+    "years": lambda rng, n: np.round(rng.uniform(1950.0, 2020.0, n)),
+    "far away": lambda rng, n: rng.normal(1e6, 1.0, n),
+    "few ones": lambda rng, n: (rng.random(n) < 0.04).astype(float),
+    "huge": lambda rng, n: 1e120 * np.exp(rng.normal(0.0, 1.0, n)),
+    "awkward": lambda rng, n: rng.choice(np.array(AWKWARD), n),
+}
+LABELS = {"size", "zeros", "place", "reach", "level"}
+
+
+@pytest.mark.parametrize("source", ["target", "positive target"])
+def test_every_question_about_a_column_keeps_its_sensitivity(source):
+    """What is asked follows from the answers, and replacing a row moves no score, count or sum by more than is paid."""
+    labels, one_sided = set(), 0
+    for seed, (name, draw) in enumerate(COLUMNS.items()):
+        for n, epsilon in ((200, 1.0), (600, 1.0), (1500, 1.0), (400, 20.0)):
+            rng = np.random.default_rng([seed, n])
+            y = draw(rng, n)
+            budget = Budget(epsilon, 1e-6)
+            mine = Asked(InMemory(np.zeros((n, 1)), y, 1), PureAccount(budget), SeededNoise(seed)).begin()
+            value = pure_level.level_of(mine, source)
+            assert np.isfinite(value)
+            assert budget.allows(mine.account.events)
+            labels |= {label for label, *_ in mine.seen}
+            one_sided += mine.seen[-1][2] < 1.5 * 2**30
+            usual = np.where(np.abs(y) < 1e200, y, 0.0)
+            for extreme in (*AWKWARD, -usual.max(), -usual.min()):
+                changed = y.copy()
+                changed[rng.choice([rng.integers(n), np.argmax(usual), np.argmin(usual)])] = extreme
+                engine = InMemory(np.zeros((n, 1)), changed, 1)
+                twin = Asked(engine, PureAccount(budget), SeededNoise(seed)).begin(mine.answers)
+                assert pure_level.level_of(twin, source) == value, name
+                assert twin.account.events == mine.account.events
+                for (label, a, allowed), (same, b, equally) in zip(mine.seen, twin.seen, strict=True):
+                    assert (label, allowed) == (same, equally)
+                    assert np.max(np.abs((a - b).astype(float))) <= allowed * (1.0 + 1e-12), (name, label)
+    assert labels == LABELS
+    assert one_sided  # rows of one sign have half the noise, and keep it
+
+
+def test_the_check_of_questions_can_fail(monkeypatch):
+    """Power: a mean that takes rows of both signs for rows of one is noticed."""
+    plain = pure_level._Questions._targets
+    monkeypatch.setattr(
+        pure_level._Questions,
+        "_targets",
+        lambda self, span, furthest: replace(plain(self, span, furthest), low=-math.inf, high=math.inf),
+    )
+    with pytest.raises(AssertionError):
+        test_every_question_about_a_column_keeps_its_sensitivity("target")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(10, 10**9), st.floats(1e-4, 1e3), st.integers(0, 2**32))
+def test_no_answers_overdraw_the_account(n, epsilon, seed):
+    """Whatever is answered; something is left for the level."""
+    rng = np.random.default_rng(seed)
+
+    class Anything(PureQueries):
+        def choose(self, label, scores, share, prior):
+            self.account.spend(share=share, label=label)
+            return int(rng.choice([0, len(scores) - 1, rng.integers(len(scores))]))
+
+        def fraction(self, label, count, share):
+            self.account.spend(share=share, label=label)
+            return float(rng.normal(0.5, 1.0))
+
+        def mean(self, label, function, bound, share, one_sided=False):
+            assert share > 0.05
+            self.account.spend(share=share, label=label)
+            return Noisy(np.array([rng.normal()]), 0.1)
+
+        @property
+        def n(self):
+            return n
+
+    asked = Anything(InMemory(np.zeros((3, 1)), np.ones(3), 1), PureAccount(Budget(epsilon, 1e-6)), NoNoise())
+    assert np.isfinite(pure_level.level_of(asked))
+
+
 @pytest.mark.parametrize("t", [1, 3, 20])
 def test_choices_of_neighbours_differ_by_the_factor_that_was_paid_for(monkeypatch, t):
     """Exact probabilities of the argmax of scores with geometric noise of scale t, ties to the first."""
@@ -172,16 +300,20 @@ def test_which_way_is_taken_is_public(x):
 
 
 @pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateHuberRegressor, tg.PrivatePoissonRegressor])
-def test_a_level_of_few_rows_is_a_function_of_what_was_released(monkeypatch, estimator):
-    """The two answers of one table, given to a fit of another, give the same model and report."""
+@pytest.mark.parametrize(("n", "d", "answers"), [(200, 8, {2}), (3000, 120, {4, 5})], ids=["few rows", "many columns"])
+def test_a_level_is_a_function_of_what_was_released(monkeypatch, estimator, n, d, answers):
+    """The answers of one table, given to a fit of another, give the same model and report."""
     tape, live = [], True
 
     class Taped(PureQueries):
         def choose(self, *arguments):
             return keep(super().choose(*arguments))
 
-        def mean(self, *arguments):
-            return keep(super().mean(*arguments))
+        def fraction(self, *arguments):
+            return keep(super().fraction(*arguments))
+
+        def mean(self, *arguments, **options):
+            return keep(super().mean(*arguments, **options))
 
     def keep(released):
         if live:
@@ -191,11 +323,11 @@ def test_a_level_of_few_rows_is_a_function_of_what_was_released(monkeypatch, est
 
     monkeypatch.setattr(default, "PureQueries", Taped)
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 8))
-    model = estimator(1.0, random_state=0).fit(X, np.exp(rng.normal(size=200)))
-    assert len(tape) == 2
+    X = rng.normal(size=(n, d))
+    model = estimator(1.0, random_state=0).fit(X, np.exp(rng.normal(size=n)))
+    assert len(tape) in answers
     live = False
-    twin = estimator(1.0, random_state=0).fit(np.full_like(X, np.nan), np.full(200, 1e308))
+    twin = estimator(1.0, random_state=0).fit(np.full_like(X, np.nan), np.full(n, 1e308))
     assert not tape
     assert_the_same(twin, model)
     assert not np.any(model.coef_)

@@ -553,7 +553,7 @@ def test_every_query_of_a_mean_keeps_its_sensitivity(checked):
     for k, Twin.row in enumerate(EXTREME):
         for kind in ("normal", "shifted", "awkward"):
             X, _ = table(kind, 100, 2, k)
-            default.default_mean(MeanTable.of(X, 20.0, 1e-6, False, 1), SeededNoise(k))
+            default.default_mean(MeanTable.of(X, Budget(mu=3.0), None, False, 1), SeededNoise(k))
     assert {"column scales", "column means", "clip", "tail", "level"} <= Checked.seen
 
 

@@ -298,6 +298,17 @@ def in_persons(table: Table) -> Table:
     return replace(table, groups=np.append(others, np.full(_MANY, len(table.X))))
 
 
+def _share_pairs(base: Table) -> Callable[[float, float], list[Pair]]:
+    """One row more that is 1 and not 0: the largest change of a share, and no table of zeros, whose mean is shrunk."""
+
+    def pairs(epsilon: float, delta: float) -> list[Pair]:
+        more = base.X.copy()
+        more[-1] = 1.0 - more[-1]
+        return [Pair("one more", base, Table(more))]
+
+    return pairs
+
+
 def _person_pairs(table: Table) -> Callable[[float, float], list[Pair]]:
     """Replace a person with one row by a person with fifty."""
 
@@ -320,6 +331,7 @@ _FEW, _ONE_COLUMN = Table.example("regression", 120, 1), Table.example("mean", 6
 _HINTS, _WRONG_HINTS = Hints(ranges=[(-4, 4)], target_range=(-9, 9)), Hints(moment=1e-6, target_range=(5, 6))
 # As many rows as the default needs before it fits slopes and not the mean alone; and for lines that are not small fits.
 _DEFAULT_ROWS, _MANY_ROWS = 300, 2000
+_FEW_SHARES, _SHARES = (Table(np.resize([0.0, 1.0], (n, 1))) for n in (120, 2 * _DEFAULT_ROWS))
 _FULL = 10_000
 _FITS = 2_500
 
@@ -398,8 +410,11 @@ _CASES = (
         _lone_line_pairs,
         runs=_FULL,
     ),
-    Case("private_mean", _call(private_mean, (), _value), Table.example("mean", 2 * _DEFAULT_ROWS, 1), runs=_FULL),
-    Case("private_mean-few", _call(private_mean, (), _value), Table.example("mean", 120, 1), runs=_FITS),
+    Case("private_mean", _call(private_mean, (), _value), _SHARES, worst=_share_pairs(_SHARES), runs=_FULL),
+    Case("private_mean-few", _call(private_mean, (), _value), _FEW_SHARES, worst=_share_pairs(_FEW_SHARES), runs=_FITS),
+    Case(
+        "private_mean-columns", _call(private_mean, (), _value), Table.example("mean", 2 * _DEFAULT_ROWS, 9), runs=_FITS
+    ),
     Case(
         "private_mean-clipped",
         _call(private_mean, (), _value, method="clipped", clip=1.0),
