@@ -98,7 +98,7 @@ def fit_log_odds(queries: Queries, intercept: bool, known: Known | None = None) 
 
 def score_design(queries: Queries, columns: Columns, intercept: bool) -> Design:
     """Decorrelated features; their weights bound the score by R, and no second moment, so there is no cap."""
-    design = decorrelate(queries, standardised(columns, intercept))
+    design = decorrelate(queries, standardised(columns, intercept), glance=False)
     return replace(design, radius=RADIUS * math.sqrt(design.width), cap=UNCAPPED)
 
 
