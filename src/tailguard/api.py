@@ -178,7 +178,8 @@ def private_mean(
     Parameters
     ----------
     x : array_like of shape (n,) or (n, d), `Source`, path, or table of Arrow
-        Any values: NaN counts as 0, infinite values are truncated like large ones. Dask arrays, dataframes and series
+        Any values. With "auto" NaN, and what is far beyond all others, counts as 0, or as the middle of a column that
+        is far from 0; other methods take NaN for 0 and truncate infinite values. Dask arrays, dataframes and series
         stay on their workers, CUDA tensors on their device.
     epsilon, delta
         The promise; or a `Budget` as ``epsilon``.

@@ -25,7 +25,8 @@ size     a count in one bin                          1 for each score           
 zeros    1{y = 0}                                    1                                            `ZEROS`
 place    a count in one bin                          1 for each score                             `PLACE`, up to twice
 reach    a count in one bin                          1 for each score                             `REACH`, `FALL`
-level    clip(y - base, c), or clip(y, 0, c)         2 c, or c                                    what is left
+level    clip(y - base, c); of one sign, clip(y, 0,  2 c; c                                       what is left
+         c) or clip(y, -c, 0)
 =======  ==========================================  ===========================================  ===================
 
 Proof. *Quantiles*: with m rows to be at or below it, a bin with b rows before it and k in it has the score ``-max(b -
@@ -72,7 +73,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 LEAST = 100.0  # n epsilon from which on there is a size to be found,
-ROWS, EPSILON = 10, 1e-5  # and at least so many rows and so large an epsilon: ranks and noise are whole numbers
+ROWS, EPSILON = 10, 2e-5  # and at least so many rows and so large an epsilon: ranks and noise are whole numbers
 MOST = 0.17  # columns, over the square of epsilon/mu, up to which pure noise is less than Gaussian noise
 # n epsilon times the share of a question: what it needs; and the most and least of epsilon that it takes.
 SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.04)
@@ -173,7 +174,8 @@ class _Questions:
             return None
         top = float(TOPS[place - 1])
         share = min(self._share(SIZE), self.queries.account.left - SPARED)
-        if abs(top - 0.5) > 80.0 and share > 0.0:  # a bin of twenty exponents
+        is_coarse = abs(top - 0.5) > 80.0  # a bin of twenty exponents
+        if is_coarse and share >= SIZE[2] and self._beyond(NEARLY, share) <= 1.0 - BULK:
             finer = self._size(share, max(beyond, self._beyond(NEARLY, share)), top)
             top = top + 1.0 - BELOW + finer if finer else top
         return Span(0.0, 2.0 ** min(990.0, max(-990.0, top)), int(self.positive), beyond)

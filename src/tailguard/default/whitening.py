@@ -146,11 +146,11 @@ class Design:
         """Release it for a part of the share, and for the rest once more where that shows more than noise.
 
         ``news`` are the entries that would be zero if there were none, pairs of equal ones times sqrt(2): their noise
-        has the same sd in all. Both releases are weighted by what they cost.
+        has about the same sd in all. Both releases are weighted by what they cost.
         """
         first, sd = self.gram(queries, label, GLANCE * share)
         found = news(first) / sd
-        if float(found @ found) < found.size + PLAIN * math.sqrt(2.0 * found.size):
+        if float(found @ found) <= found.size + PLAIN * math.sqrt(2.0 * found.size):
             return first, sd
         second, its = self.gram(queries, label, (1.0 - GLANCE) * share)
         return GLANCE * first + (1.0 - GLANCE) * second, sd * its / math.hypot(sd, its)
