@@ -60,7 +60,8 @@ def test_every_query_of_a_hinted_fit_keeps_its_sensitivity(checked, name, hints,
 @pytest.mark.parametrize("hints", HINTS)
 def test_every_query_of_a_hinted_mean_keeps_its_sensitivity(checked, hints):  # noqa: F811
     for k, X, _ in rows_that_are_replaced():
-        default.default_mean(MeanTable.of(X, 5.0, 1e-6, False, 1), SeededNoise(k), hints=HINTS[hints], names=NAMES)
+        table = MeanTable.of(X, Budget(mu=1.2), None, False, 1)
+        default.default_mean(table, SeededNoise(k), hints=HINTS[hints], names=NAMES)
     assert Checked.seen
 
 

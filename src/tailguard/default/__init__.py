@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tailguard._checks import within
 from tailguard.default.columns import Columns
-from tailguard.default.hinted_mean import level_known
+from tailguard.default.hinted_mean import level_known, range_of
 from tailguard.default.inferred import infer, infer_level, refuse_inference, uncertainty_of
 from tailguard.default.level import fit_level, no_slopes
 from tailguard.default.line import Line, only
@@ -196,7 +196,8 @@ def default_mean(
     columns, draws = table.coordinates, _draws(1, 1)
     public = None if hints is None else hints.known(columns, table.engine.names if names is None else names)
     part = Budget(mu=total_mu(table.budget, columns * draws) / math.sqrt(columns) * (1.0 - 1e-12))
-    pure = not inference and public is None and is_pure(table.n, table.budget, columns) and not is_watched()
+    pure = not inference and is_pure(table.n, table.budget, columns) and not is_watched()
+    pure = pure and (public is None or not np.any(np.isfinite(public.root)))  # moments are for Gaussian accounts
     whole = _whole_epsilon(table.budget) if pure else _whole(table.budget, columns * draws)
     bill = charge(for_unit(table.engine, whole), rows=table.n, method="private_mean", noise=noise)
     values, known = np.empty(columns), Uncertainty.none(columns)
@@ -206,7 +207,8 @@ def default_mean(
             if pure:
                 assert table.budget.epsilon is not None
                 account = PureAccount(Budget(table.budget.epsilon / columns, table.delta))
-                values[j] = level_of(PureQueries(table.engine.column(j), account, noise.at(j)))
+                asked = PureQueries(table.engine.column(j), account, noise.at(j))
+                values[j] = level_of(asked, limits=None if public is None else range_of(public, j))
                 events += for_unit(table.engine, account.events)
                 continue
             queries = Queries(table.engine.column(j), Account(part, max_samples=draws), noise.at(j))

@@ -13,11 +13,13 @@ column means    the same                                2                       
 mean            ``clip((x - middle)/half, -1, 1)``      2                           all that is left
 ==============  ======================================  ==========================  ===================================
 
-With a moment alone there is no look: the scale is its root, and the rest is the default's.
+With a moment alone there is no look: the scale is its root, and the rest is the default's. Where a mean has pure noise
+(`pure_level`), its clip is narrowed to the range instead.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +35,12 @@ from tailguard.means.queries import Queries
 
 LOOK, CLOSER = (0.08, 0.02), (0.25, 0.05)  # shares of histogram and moments
 NARROW = 5.0  # scales: the half-width of a range up to which values are clipped to it and to nothing else
+
+
+def range_of(known: Known, column: int) -> tuple[float, float] | None:
+    """The public range of a column, if there is one."""
+    low, high = float(known.lower[column]), float(known.upper[column])
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
 def level_known(queries: Queries, known: Known, column: int) -> float:

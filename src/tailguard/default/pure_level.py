@@ -24,7 +24,8 @@ query    one row                                     sensitivity                
 size     a count in one bin                          1 for each score                             `SIZE`, `AGAIN`
 zeros    1{y = 0}                                    1                                            `ZEROS`
 place    a count in one bin                          1 for each score                             `PLACE`, up to twice
-reach    a count in one bin                          1 for each score                             `REACH`, `FALL`
+reach    a count in one bin                          1 for each score                             `REACH`
+tail     the same, a lower quantile                  1 for each score                             `FALL`
 level    clip(y - base, c); of one sign, clip(y, 0,  2 c; c                                       what is left
          c) or clip(y, -c, 0)
 =======  ==========================================  ===========================================  ===================
@@ -79,7 +80,8 @@ MOST = 0.17  # columns, over the square of epsilon/mu, up to which pure noise is
 SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.04)
 REACH, REACH_WINDOW, FALL = (250.0, 0.15, 0.08), (80.0, 0.15, 0.08), (80.0, 0.05, 0.02)
 ZEROS, AGAIN, SPARED = (50.0, 0.06, 0.03), 0.4, 0.4  # for a column of zeros; what they leave for the rest
-TINY = -12.0  # exponent of a size that zeros may be behind
+TINY = -12.0  # exponent of a size that zeros may be behind,
+NEGLIGIBLE = 2.0**-20  # and its part of a public range
 LARGE, RARE = 0.2, 0.2  # of the others, those beyond their quantile; of all, the most that is worth a question
 # n epsilon from which on there are questions of place, of a reach in windows and of finer bins, and of any reach.
 PLACED, WINDOWED, REACHED = 330.0, 900.0, 2500.0
@@ -139,16 +141,38 @@ class Span(NamedTuple):
         """Whether it is about a place other than 0."""
         return self.base != 0.0
 
+    @classmethod
+    def between(cls, low: float, high: float) -> Span:
+        """All values between two, in one sign if one of them is 0: what is missing then counts as 0."""
+        if low == 0.0 or high == 0.0:
+            return cls(0.0, max(-low, high), 1 if low == 0.0 else -1, 0.0)
+        return cls(low + (high - low) / 2.0, (high - low) / 2.0, 0, 0.0)
 
-def level_of(queries: PureQueries, source: Source = "target") -> float:
-    """Release the mean of the target, or of what of it is positive."""
+    def within(self, low: float, high: float) -> Span:
+        """What of it is in a range; all of the range, if nothing is."""
+        least = self.base if self.side > 0 else self.base - self.reach
+        most = self.base if self.side < 0 else self.base + self.reach
+        if low <= least and most <= high:
+            return self
+        return (
+            Span.between(max(low, least), min(high, most))
+            if max(low, least) < min(high, most)
+            else Span.between(low, high)
+        )
+
+
+def level_of(queries: PureQueries, source: Source = "target", limits: tuple[float, float] | None = None) -> float:
+    """Release the mean of the target, or of what of it is positive; ``limits`` are a public range of the values."""
     questions = _Questions(queries, source)
     span = questions.size()
+    if limits is not None and (span is None or span.reach < NEGLIGIBLE * (limits[1] - limits[0])):
+        return questions.level_within(*limits)
     if span is None:
         return 0.0
     if questions.strength >= PLACED:
         span = questions.place(span)
-    return questions.level(questions.clipped(span))
+    span = questions.clipped(span)
+    return questions.level(span if limits is None else span.within(*limits))
 
 
 class _Questions:
@@ -245,7 +269,7 @@ class _Questions:
         # Between two quantiles a tail falls like a power, and the clip goes on with it: what is lost beyond is then the
         # fraction beyond it times slope/(1 - slope) clips.
         half = self.queries.choose(
-            "reach", scores_of(within, self._rank(HALF)), self._share(FALL), np.zeros(len(within))
+            "tail", scores_of(within, self._rank(HALF)), self._share(FALL), np.zeros(len(within))
         )
         slope = min(SLOWEST, max(0.0, math.log2(REACHES[far] / REACHES[half]) / math.log2(HALF / beyond)))
         noise = math.sqrt(2.0) * (1.0 if span.side else 2.0) / (self.strength * self.queries.account.left)
@@ -255,16 +279,27 @@ class _Questions:
 
     def level(self, span: Span) -> float:
         """Release the mean of targets clipped to a span."""
-        # One far beyond is a mistake, and counts as missing.
-        level = Level(self._nothing(), self._targets(span, BEYOND * span.reach), Clip(1.0))
-        left = self.queries.account.left
-        found, sd = self.queries.mean("level", level, 1.0, left, one_sided=span.side != 0)
-        mean = min(1.0, max(-1.0, float(found[0])))
+        found, sd = self._mean(span)
+        mean = min(span.reach, max(-span.reach, found - span.base))
         if span.side:
             mean = span.side * max(0.0, span.side * mean)
         elif not span.is_window:
             mean *= max(0.0, 1.0 - (sd / max(abs(mean), sd)) ** 2)
-        return span.base + span.reach * mean
+        return span.base + mean
+
+    def _mean(self, span: Span) -> tuple[float, float]:
+        """Release the mean of clipped targets, with all that is left, and the standard deviation of its noise."""
+        # One far beyond is a mistake, and counts as missing.
+        level = Level(self._nothing(), self._targets(span, BEYOND * span.reach), Clip(1.0))
+        found, sd = self.queries.mean("level", level, 1.0, self.queries.account.left, one_sided=span.side != 0)
+        return span.base + span.reach * float(found[0]), span.reach * sd
+
+    def level_within(self, low: float, high: float) -> float:
+        """Release the mean of targets clipped to a range, no further from 0 than noise allows."""
+        found, sd = self._mean(Span.between(low, high))
+        start = min(max(low, 0.0), high)
+        change = min(max(low, found), high) - start
+        return start + change * max(0.0, 1.0 - (sd / max(abs(change), sd)) ** 2)
 
     def _nothing(self) -> Fitted:
         """A line that is zero."""
