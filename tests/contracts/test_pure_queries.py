@@ -256,6 +256,15 @@ def test_a_span_within_a_range():
     assert span._replace(side=1).within(-3.0, 5.0)[:3] == (0.0, 5.0, 1)
 
 
+def test_values_beyond_a_public_range_are_at_its_end():
+    """Also infinite ones; without a range they would be mistakes."""
+    x = np.resize([0.0, 1.0, 1.0, np.inf], 4000)
+    assert tg.private_mean(x, 1.0, hints=tg.Hints(ranges=[(0, 1)]), random_state=0).value == pytest.approx(
+        0.75, abs=0.02
+    )
+    assert tg.private_mean(x, 1.0, random_state=0).value == pytest.approx(0.5, abs=0.02)
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.0, 1e6), (-1e3, 1e3)])
 def test_a_public_range_makes_no_mean_worse(low, high):
     """Errors over 60 seeds of one row in 20 that is 1: with a range of (0, 1) a tenth, with a wide one no larger."""

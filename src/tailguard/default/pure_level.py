@@ -154,16 +154,14 @@ class Span(NamedTuple):
         most = self.base if self.side < 0 else self.base + self.reach
         if low <= least and most <= high:
             return self
-        return (
-            Span.between(max(low, least), min(high, most))
-            if max(low, least) < min(high, most)
-            else Span.between(low, high)
-        )
+        least, most = max(low, least), min(high, most)
+        return Span.between(least, most) if least < most else Span.between(low, high)
 
 
 def level_of(queries: PureQueries, source: Source = "target", limits: tuple[float, float] | None = None) -> float:
     """Release the mean of the target, or of what of it is positive; ``limits`` are a public range of the values."""
-    questions = _Questions(queries, source)
+    # One far beyond the clip is a mistake, and counts as missing; one beyond a public range is at its end.
+    questions = _Questions(queries, source, BEYOND if limits is None else math.inf)
     span = questions.size()
     if limits is not None and (span is None or span.reach < NEGLIGIBLE * (limits[1] - limits[0])):
         return questions.level_within(*limits)
@@ -178,8 +176,8 @@ def level_of(queries: PureQueries, source: Source = "target", limits: tuple[floa
 class _Questions:
     """Questions about one column: everything in it is released or public."""
 
-    def __init__(self, queries: PureQueries, source: Source) -> None:
-        self.queries, self.source, self.n = queries, source, queries.n
+    def __init__(self, queries: PureQueries, source: Source, furthest: float) -> None:
+        self.queries, self.source, self.furthest, self.n = queries, source, furthest, queries.n
         self.positive = source == "positive target"
         self.strength = queries.n * queries.epsilon
 
@@ -205,14 +203,17 @@ class _Questions:
         return Span(0.0, 2.0 ** min(990.0, max(-990.0, top)), int(self.positive), beyond)
 
     def _zeros(self) -> float:
-        """Fraction of targets that are zero or missing."""
+        """Fraction of targets that are zero, infinite or missing."""
         zeros = int(self._sizes()[0])
         return self.queries.fraction("zeros", zeros, self._share(ZEROS))
 
     def _sizes(self, top: float | None = None) -> Integers:
-        """Count sizes: zeros, then exponents; **not released**."""
+        """Count sizes: zeros, then exponents; **not released**. Infinite values count as missing, so with zeros."""
         counts = ColumnCounts(self.source, (0,), (0.0,), None if top is None else (top,))
-        return self.queries.total(counts, counts.shape)[0]
+        within = self.queries.total(counts, counts.shape)[0]
+        if top is None:  # infinite ones are in the last bin of the first look
+            within = np.concatenate([[within[0] + within[-1]], within[1:-1], [0]])
+        return within
 
     def _size(self, share: float, beyond: float, top: float | None = None) -> int:
         """The place of a quantile of sizes among all exponents, or among those below a top; 0 for zero."""
@@ -289,8 +290,7 @@ class _Questions:
 
     def _mean(self, span: Span) -> tuple[float, float]:
         """Release the mean of clipped targets, with all that is left, and the standard deviation of its noise."""
-        # One far beyond is a mistake, and counts as missing.
-        level = Level(self._nothing(), self._targets(span, BEYOND * span.reach), Clip(1.0))
+        level = Level(self._nothing(), self._targets(span, self.furthest * span.reach), Clip(1.0))
         found, sd = self.queries.mean("level", level, 1.0, self.queries.account.left, one_sided=span.side != 0)
         return span.base + span.reach * float(found[0]), span.reach * sd
 
