@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from tailguard.privacy import SeededNoise, SystemNoise
-from tailguard.privacy.geometric import _coin, _draw, geometric
+from tailguard.privacy.geometric import _coin, _draw, below_of, geometric
 
 SOURCES = [SystemNoise(), SeededNoise(20)]
 P_VALUE = 1e-9  # a false alarm once in 1e9 runs
@@ -98,3 +98,20 @@ def test_a_scale_is_a_whole_number_in_range(source, scale):
 def test_no_draws():
     assert geometric(5, 0, lambda n: 0) == []
     assert SystemNoise().geometric(5, 0).shape == (0,)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 2**20, 2**50 + 1, 2**64, 2**70])
+def test_whole_numbers_below_another_are_uniform(n):
+    """Words that are too large are drawn again; a chi-square of 8 cells is beyond 45 in one of 10 million runs."""
+    words = np.random.default_rng(0)
+    below = below_of(lambda count: words.integers(0, 2**64, count, dtype=np.uint64).tolist())
+    draws = [below(n) for _ in range(4000)]
+    assert min(draws) >= 0
+    assert max(draws) < n
+    cells = min(n, 8)
+    found = np.bincount([draw * cells // n for draw in draws], minlength=cells)
+    expected = np.array([4000 * (-(-(k + 1) * n // cells) - -(-k * n // cells)) / n for k in range(cells)])
+    assert np.sum((found - expected) ** 2 / expected) < 45.0
+    if n in (3, 7):  # power: the remainder of a word of as many bits is not uniform
+        wrong = np.bincount(words.integers(0, 2 ** n.bit_length(), 4000) % n, minlength=cells)
+        assert np.sum((wrong - expected) ** 2 / expected) > 45.0

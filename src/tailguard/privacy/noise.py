@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,7 +21,7 @@ from scipy.special import ndtri
 
 from tailguard import _checks
 from tailguard.privacy.discrete_gaussian import discrete_gaussian
-from tailguard.privacy.geometric import geometric
+from tailguard.privacy.geometric import below_of, geometric
 
 # Below this sd in grid units the discrete Gaussian may not be priced as a continuous one.
 MIN_GRID_SCALE = 2.0**20
@@ -183,7 +182,8 @@ class SystemNoise(_FromBits):
         ndarray of int64, shape (size,)
             P(k) ∝ e^{−k/scale} on 0, 1, …; one beyond 2^62 (probability below e^{−4096}) is moved to it.
         """
-        draws = geometric(_geometric_scale(scale), _checks.count("size", size, least=0), secrets.randbelow)
+        below = below_of(lambda count: self._bits(count, 64).tolist())
+        draws = geometric(_geometric_scale(scale), _checks.count("size", size, least=0), below)
         return np.array([min(draw, 2**62) for draw in draws], dtype=np.int64)
 
     def permutation(self, n: int) -> np.ndarray:
