@@ -256,6 +256,13 @@ def test_a_span_within_a_range():
     assert span._replace(side=1).within(-3.0, 5.0)[:3] == (0.0, 5.0, 1)
 
 
+def test_a_mean_is_within_its_public_range():
+    """One so wide that its ends are rounded, too."""
+    x = np.random.default_rng(0).normal(20.0, 1e98, 48)
+    for seed in range(20):
+        assert 18.0 <= tg.private_mean(x, 3.0, hints=tg.Hints(ranges=[(18, 1e99)]), random_state=seed).value <= 1e99
+
+
 def test_values_beyond_a_public_range_are_at_its_end():
     """Also infinite ones; without a range they would be mistakes."""
     x = np.resize([0.0, 1.0, 1.0, np.inf], 4000)

@@ -170,7 +170,9 @@ def level_of(queries: PureQueries, source: Source = "target", limits: tuple[floa
     if questions.strength >= PLACED:
         span = questions.place(span)
     span = questions.clipped(span)
-    return questions.level(span if limits is None else span.within(*limits))
+    if limits is None:
+        return questions.level(span)
+    return min(max(limits[0], questions.level(span.within(*limits))), limits[1])  # a huge range is rounded
 
 
 class _Questions:
