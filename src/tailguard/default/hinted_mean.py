@@ -45,13 +45,14 @@ def range_of(known: Known, column: int) -> tuple[float, float] | None:
 
 def level_known(queries: Queries, known: Known, column: int) -> float:
     """Mean of a column, the engine's target, with what is known about column ``column``."""
-    low, high, root = float(known.lower[column]), float(known.upper[column]), float(known.root[column])
-    if not np.isfinite(low):
+    limits, root = range_of(known, column), float(known.root[column])
+    if limits is None:
         if not np.isfinite(root):
             return fit_level(queries)
         nothing = np.zeros(1)
         found = Columns(nothing, np.array([REACH * root]), nothing, np.array([root]), np.ones(1, bool))
         return float(Fit(queries, found).level_alone().level)
+    low, high = limits
     middle, half = (low + high) / 2.0, (high - low) / 2.0
     found = locate(queries, "target", 1, *LOOK)
     if not found.seen[0]:

@@ -228,16 +228,16 @@ def curvature(queries: Queries, design: Design) -> Curvature:
     Whitened features have little curvature off the diagonal, where most of the noise is: both parts are shrunk, each by
     its own.
     """
-    return bounded(*second_gram(queries, design))
+    return bounded(*second_gram(queries, design, glance=False))
 
 
-def second_gram(queries: Queries, design: Design) -> tuple[Array, float]:
-    """Release the Gram matrix of whitened coordinates, and the sd of its noise."""
+def second_gram(queries: Queries, design: Design, glance: bool = True) -> tuple[Array, float]:
+    """Release the Gram matrix of whitened coordinates, at a glance where that is enough, and the sd of its noise."""
     share = gram_share(queries, design, PRECISION)
-    if design.thin is not None and len(design.thin.coordinates):
-        H, sd = design.gram(queries, "curvature", share)
-    else:
+    if glance and (design.thin is None or not len(design.thin.coordinates)):
         H, sd = design.glance(queries, "curvature", share, _uneven)
+    else:
+        H, sd = design.gram(queries, "curvature", share)
     if not design.intercept:
         H[0, 0] = 1.0
     return H, sd

@@ -31,7 +31,7 @@ the difference of two geometric draws has P(k) proportional to e^{-|k|/t}: proba
 e^{s/t} at most. Where all rows are within [0, b], or all within [-b, 0], a replaced one moves the sum by at most b, and
 not by 2 b.
 
-Both hold exactly, but for draws beyond 2^62 (probability below e^{-4096}, for which delta is there).
+All of it holds exactly, but for draws beyond 2^62 (probability below e^{-4096}, for which delta is there).
 """
 
 from __future__ import annotations
