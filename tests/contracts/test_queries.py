@@ -235,12 +235,12 @@ class Recording(Queries):
 
 
 @settings(max_examples=60)
-@given(y=rows(6, 1), other=numbers, level=st.floats(0.05, 0.95))
-def test_a_row_changes_each_count_of_a_quantile_by_at_most_one(y, other, level):
+@given(y=rows(6, 1), other=numbers, level=st.floats(0.05, 0.95), octaves=st.sampled_from([0.0, 1.0, -1.5]))
+def test_a_row_changes_each_count_of_a_quantile_by_at_most_one(y, other, level, octaves):
     found = []
     for column in (y[:, 0], np.append(y[:-1, 0], other)):
         queries = Recording(InMemory(np.zeros((6, 1)), column), Account(Budget(mu=1.0)), NoNoise())
-        quantile(queries, "clip", lambda X, y: y, level, GRID, 0.5)
+        quantile(queries, "clip", lambda X, y: y, level, GRID, 0.5, octaves)
         found.append(queries)
     (first, second) = (queries.totals for queries in found)
     assert abs(int(first[0][0]) - int(second[0][0])) <= 1  # later counts are of other grid points
@@ -457,6 +457,21 @@ def test_every_query_of_a_fit_whose_line_is_tilted_keeps_its_sensitivity(checked
             options = DefaultOptions(60.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
             fit_default(losses.Squared(), X, y, options)
     assert {"uneven", "clip", "steps", "variances", "instrument", "tilt"} <= Checked.seen
+
+
+@pytest.mark.parametrize("differ", [True, False])
+@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])
+def test_every_query_of_a_fit_that_compares_slopes_keeps_its_sensitivity(checked, monkeypatch, intercept, differ):
+    monkeypatch.setattr(linear, "COMPARED", np.inf)
+    for constant in ("DIFFERENT", "OUTWEIGHED"):
+        monkeypatch.setattr(linear, constant, -np.inf if differ else np.inf)
+    for k, Twin.row in enumerate(EXTREME):
+        for kind in ("normal", "lognormal", "binary", "awkward"):
+            X, y = table(kind, 120, 3, k)
+            options = DefaultOptions(60.0, 1e-6, fit_intercept=intercept, random_state=k, threads=1)
+            fit_default(losses.Squared(), X, y, options)
+    assert {"difference", "variances", "steps"} <= Checked.seen
+    assert ("widening" in Checked.seen) != differ
 
 
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "origin"])

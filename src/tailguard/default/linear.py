@@ -49,19 +49,20 @@ from tailguard.default.hinted import narrowed_target
 from tailguard.default.level import level_only, no_slopes
 from tailguard.default.line import UNSEEN, Line, nothing
 from tailguard.default.locating import FAR, column_shares, locate_features, locate_target, noise_to_signal
-from tailguard.default.newton import Averaged, Iterate
+from tailguard.default.newton import Averaged, Curvature, Iterate
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
 from tailguard.default.recalibration import F_INSTRUMENT, F_TILT, Fit
-from tailguard.default.rows import Clip, Residual, Square, Uneven, Widening
+from tailguard.default.rows import Clip, Residual, Score, Square, Uneven, Widening
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.sharpening import sharpened
-from tailguard.default.whitening import CERTAIN, Design, decorrelate, standardised
+from tailguard.default.whitening import CERTAIN, Design, decorrelate, standardised, wider
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
 F_CLIP, F_FAR, F_VARIANCE, F_UNEVEN, F_WIDENING = 0.03, 0.005, 0.01, 0.01, 0.04
+F_LIGHT, F_DIFFERENCE = 0.006, 0.03
 # Shares of three phases of steps. For the mean the first are wide and the others what the data call for, for the bulk
 # all are narrow.
 PHASES = {"mean": (0.15, 0.30, 0.55), "bulk": (0.12, 0.33, 0.55)}
@@ -72,6 +73,15 @@ SKIPPED = {"mean": (1, 1, 0), "bulk": (2, 0, 0)}  # and those not averaged
 CALM = 0.5
 NARROW = {"mean": 0.65, "bulk": 0.55}  # quantile of the narrow clip where there is little noise,
 NARROWER = 0.2  # and how much less where there is much
+# Where residuals have a light tail a wider clip costs little: its quantile where a step's privacy noise is so small a
+# part of sampling noise, and how much less with ten times as much; the gain that is worth a question.
+LIGHT, LITTLE, LESS, WORTH = 0.93, 0.02, 0.25, 0.1
+# Of the rows beyond a narrow clip, those that are so many octaves further out: 2 % of normal ones, and 15 to 20 % of
+# Laplace's, Student's with three degrees and log-normal ones. Parts up to which a tail is light, and from which not.
+TAIL_OCTAVES, LIGHT_TAIL = 1.5, (0.04, 0.12)
+# Noise-to-signal ratio below which slopes of the mean and of the bulk are compared: there wide steps cost little. They
+# are taken if the slopes differ by more standard deviations, and by more times the noise that wide steps will have.
+COMPARED, DIFFERENT, OUTWEIGHED = 0.0006, 2.5, 1.0
 TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-to-signal ratio of a score; the most
 UNEVEN_TAIL = 7.0  # the same where residuals are uneven:
 SURELY = 3.0  # standard deviations from which they are
@@ -101,6 +111,12 @@ def _last() -> float:
     return third / (second + third)
 
 
+def _without_constant(curved: Curvature, gradient: Array) -> Array:
+    """What of a gradient, feature by feature, a change of the constant does not explain."""
+    change = curved.inverse @ gradient
+    return np.asarray((gradient - change[0] * curved.matrix[0])[1:])
+
+
 def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None = None) -> Line:
     """Fit a linear model to the "mean" or the "bulk"."""
     d = queries.engine.columns
@@ -126,12 +142,13 @@ class LinearFit(Fit):
 
     def __init__(self, queries: Queries, y_column: Columns, target: str, intercept: bool, ratio: float) -> None:
         super().__init__(queries, y_column, intercept, ratio)
-        self.target, self.narrow = target, NARROW[target]
+        self.target, self.ratio, self.narrow = target, ratio, NARROW[target]
 
     def take_steps(self, raw: Design) -> None:
         """Wide steps, narrow steps, and the kind that the data call for; then shrinkage."""
         queries = self.queries
-        design = self.design = decorrelate(queries, raw, CERTAIN)
+        times = wider(self.ratio) if self.target == "mean" else 1.0
+        design = self.design = decorrelate(queries, raw, CERTAIN, times=times)
         p, n = design.width, queries.n
         first = self._table(np.zeros(p), WIDE_GRID if self.target == "mean" else GRID)
         queries.together(design.gram_sum(queries), first)
@@ -152,15 +169,16 @@ class LinearFit(Fit):
         if self.target == "bulk":
             return self._bulk_slopes(left, first)
 
+        self.signal, self.light = signal, LIGHT - LESS * max(0.0, math.log10(noisy / LITTLE))
         wide = self._wide_track()
         at = self._phase(0, wide, 1.0 - self.tail, Iterate.start(p), PHASES["mean"][0] * left, first)
         left *= 1.0 - PHASES["mean"][0]
         first = self._table(at.theta, GRID)
         self.own = self._uneven(at.theta, wide, first) > SURELY
         if self.own:
-            self.tail = min(LARGEST_TAIL, UNEVEN_TAIL * signal)
             self._wide_slopes(at, left)
         else:
+            self.wide_clip = self._clip(wide)
             self._mean_slopes(at, left + F_INSTRUMENT + F_TILT - F_FAR - F_WIDENING, first)
 
     def _bulk_slopes(self, left: float, first: ScoreTable) -> None:
@@ -175,13 +193,55 @@ class LinearFit(Fit):
         """Narrow steps after wide ones, and the direction in which residuals widen."""
         assert self.design is not None
         track, last = _Track(Averaged.empty(self.design.width)), _last()
-        at = self._phase(1, track, self.narrow, at, (1.0 - last) * left, first)
-        first = self._table(at.theta, self._clip(track) * AROUND)
+        found = None
+        if self.light > self.narrow + WORTH:
+            found = self._lighter(first)
+            left -= F_LIGHT
+        at = self._phase(1, track, self.narrow, at, (1.0 - last) * left, first, found)
         left *= last
+        if self.ratio < COMPARED:
+            left -= F_DIFFERENCE + F_VARIANCE / 2.0
+            wide = left + F_FAR + F_WIDENING - F_INSTRUMENT - F_TILT - F_CLIP / 3.0
+            if self._differ(at.theta, wide):
+                self.own = True
+                return self._wide_slopes(at, wide)
+        first = self._table(at.theta, self._clip(track) * AROUND)
         if self._widens(at.theta, track, first):
             left -= F_INSTRUMENT + F_TILT
         self._phase(2, track, self.narrow, at, left, first)
         self._narrow_slopes(track)
+
+    def _lighter(self, table: ScoreTable) -> Quantile:
+        """The first narrow clip; the quantile of the others is larger if the tail beyond it is light."""
+        share = F_CLIP / 3.0 / STEPS[1]
+        found = quantile(
+            self.queries, "clip", table.residual, self.narrow, table.grid, share, -TAIL_OCTAVES, more=F_LIGHT
+        )
+        if found.other > 0.0:
+            # Rather heavy than light: the noise of a count is added.
+            further = 1.0 - found.fraction_other + self.queries.sd(1.0, F_LIGHT)
+            part = further / max(1.0 - found.fraction, 0.05)
+            self.narrow += (self.light - self.narrow) * float(np.interp(part, LIGHT_TAIL, (1.0, 0.0)))
+        return Quantile(found.value, found.fraction)
+
+    def _differ(self, theta: Array, left: float) -> bool:
+        """Whether slopes of the mean differ from narrow ones by more than the noise of wide steps with a share."""
+        design, queries, curved, clip = self.design, self.queries, self.curvature, self.wide_clip
+        assert design is not None
+        square, score, bound = (
+            self._square(theta),
+            Score(design, theta, self.standard, Clip(clip)),
+            design.radius * clip,
+        )
+        queries.together(square.clipped(queries.grid(square.bound)), score.clipped(queries.grid(bound)))
+        self._measure_variance(square, F_VARIANCE / 2.0)
+        found, sd = queries.mean("difference", score, design.width, bound, F_DIFFERENCE)
+        features, d = _without_constant(curved, found), design.width - 1
+        sampling = self.variance * float(np.mean(curved.used)) / queries.n
+        noise = sd * sd + sampling
+        surplus = float(features @ features) - d * noise
+        later = d * (sd * sd * F_DIFFERENCE / left + sampling)
+        return surplus > max(DIFFERENT * math.sqrt(2.0 * d) * noise, OUTWEIGHED * later)
 
     def _widens(self, theta: Array, track: _Track, table: ScoreTable) -> bool:
         """Find the direction in which residuals widen, if any; the next ``table`` is made in the same pass."""
@@ -191,8 +251,7 @@ class LinearFit(Fit):
         queries.together(rows.clipped(queries.grid(rows.bound)), table)
         found, sd = queries.mean("widening", rows, design.width, rows.bound, F_WIDENING)
         # How sizes depend on the features, and what of it the constant does not explain.
-        dependence = curved.inverse @ found
-        features = (found - dependence[0] * curved.matrix[0])[1:]
+        dependence, features = curved.inverse @ found, _without_constant(curved, found)
         # A size between -c/2 and c/2 has a variance of about c^2/12.
         sampling = (rows.clip * design.radius) ** 2 / (12.0 * design.width * queries.n)
         noise, d = sd * sd + sampling, len(features)
@@ -209,7 +268,7 @@ class LinearFit(Fit):
         assert design is not None
         residual = Residual(design.fitted(theta), self.standard)
         self.wide_clip = quantile(queries, "clip", residual, 1.0 - self.tail, self._clip(track) * FURTHER, F_FAR)[0]
-        self._measure_variance(theta)
+        self._measure_variance(self._square(theta))
         if self.intercept:
             self.constant, self.settled = float(theta[0]), True
         # As narrow steps feel it.
@@ -240,11 +299,12 @@ class LinearFit(Fit):
 
     def _wide_slopes(self, at: Iterate, left: float) -> None:
         """Wide steps alone, and shrinkage."""
+        self.tail = min(LARGEST_TAIL, UNEVEN_TAIL * self.signal)
         track, last = self._wide_track(), _last()
         at = self._phase(1, track, 1.0 - self.tail, at, (1.0 - last) * left)
         at = self._phase(2, track, 1.0 - self.tail, at, last * left)
         self.wide_clip = self._clip(track)
-        self._measure_variance(at.theta)
+        self._measure_variance(self._square(at.theta))
         self.constant = float(at.theta[0]) if self.intercept else 0.0
         self._shrink(at, self.variance)
 
@@ -258,9 +318,19 @@ class LinearFit(Fit):
         return ScoreTable(self.design, theta, self.standard, grid, self.queries.n)
 
     def _phase(
-        self, phase: int, track: _Track, level: float, at: Iterate, share: float, first: ScoreTable | None = None
+        self,
+        phase: int,
+        track: _Track,
+        level: float,
+        at: Iterate,
+        share: float,
+        first: ScoreTable | None = None,
+        found: Quantile | None = None,
     ) -> Iterate:
-        """Steps of one kind from an iterate, whose ``first`` table is made already; returns the track's average."""
+        """Steps of one kind from an iterate, whose ``first`` table is made already; returns the track's average.
+
+        The quantile that is the first clip may have been ``found``, too.
+        """
         design, queries = self.design, self.queries
         assert design is not None
         steps, curved = STEPS[phase], self.curvature
@@ -272,7 +342,9 @@ class LinearFit(Fit):
                 grid = GRID if track.clip is None else track.clip * AROUND
                 table = self._table(at.theta, grid[grid >= track.least])
                 queries.together(table)
-            found = quantile(queries, "clip", table.residual, level, table.grid, F_CLIP / 3.0 / steps, track.octaves)
+            if t > 0 or found is None:
+                part_of_clips = F_CLIP / 3.0 / steps
+                found = quantile(queries, "clip", table.residual, level, table.grid, part_of_clips, track.octaves)
             track.clip, (clip, inside) = found.value, self._stretched(found, level)
             score = table.score(clip)
             gradient, sd = queries.mean("steps", score, design.width, design.radius * clip.bound, share * part)
@@ -283,20 +355,22 @@ class LinearFit(Fit):
 
     def _stretched(self, found: Quantile, level: float) -> tuple[Clip, float]:
         """The clip of a step, and its mean slope: the fraction of rows inside it, and again of those in its stretch."""
-        if found.before <= 0.0:
+        if found.other <= 0.0:
             return Clip(found.value), min(1.0, max(min(0.5, level - 0.05), found.fraction))
         beyond = max(1.0 - found.fraction, LEAST_TAIL * self.tail)
-        beyond_before = min(1.0, max(1.0 - found.fraction_before, 1.2 * beyond))
-        power = math.log(beyond_before / beyond) / math.log(found.value / found.before)
-        clip = Clip.stretched(found.value, found.before, power)
+        beyond_before = min(1.0, max(1.0 - found.fraction_other, 1.2 * beyond))
+        power = math.log(beyond_before / beyond) / math.log(found.value / found.other)
+        clip = Clip.stretched(found.value, found.other, power)
         return clip, max(0.5, 1.0 - beyond + clip.stretch * (beyond_before - beyond))
 
-    def _measure_variance(self, theta: Array) -> None:
-        """Release the variance of residuals within the wide clip."""
+    def _square(self, theta: Array) -> Square:
         assert self.design is not None
-        square, top = Square(self.design.fitted(theta), self.standard, self.wide_clip), self.wide_clip**2
-        found, sd = self.queries.mean("variances", square, 1, top / 2.0, F_VARIANCE)
-        self.variance = min(max(float(found[0]) + top / 2.0, 2.0 * sd), top)
+        return Square(self.design.fitted(theta), self.standard, self.wide_clip)
+
+    def _measure_variance(self, square: Square, share: float = F_VARIANCE) -> None:
+        """Release the variance of residuals within the wide clip."""
+        found, sd = self.queries.mean("variances", square, 1, square.bound, share)
+        self.variance = min(max(float(found[0]) + square.bound, 2.0 * sd), 2.0 * square.bound)
 
     def truncate(self) -> Columns:
         """Truncate features where most rows end, unless the line is better beyond; returns the columns."""

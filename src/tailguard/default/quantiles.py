@@ -22,12 +22,12 @@ AROUND = 2.0 ** np.arange(-2.0, 2.01, 0.25)
 
 
 class Quantile(NamedTuple):
-    """A grid point and the noisy fraction of sizes at or below it; and the same of a point before it, if asked for."""
+    """A grid point and the noisy fraction of sizes at or below it; and the same of another point, if asked for."""
 
     value: float
     fraction: float
-    before: float = 0.0
-    fraction_before: float = 0.0
+    other: float = 0.0
+    fraction_other: float = 0.0
 
 
 def quantile(
@@ -38,20 +38,22 @@ def quantile(
     grid: Array,
     share: float,
     octaves: float = 0.0,
+    more: float = 0.0,
 ) -> Quantile:
     """Smallest grid point with about a fraction ``level`` of ``|residual|`` at or below it.
 
     The counts of all grid points are added up once; each level of the bisection releases one of them, of sensitivity 1.
-    With ``octaves`` one more is released: that of the point so far before, if the grid has it. A missing residual
-    counts as zero, as it does wherever residuals are averaged.
+    With ``octaves`` one more is released: that of the point so far before, or after if they are negative, if the grid
+    has it; for a share of its own if ``more`` is one. A missing residual counts as zero, as it does wherever residuals
+    are averaged.
     """
     sizes = Sizes(residual, tuple(grid))
     below = np.cumsum(queries.total(sizes, sizes.shape))
     low, high, fraction = -1, len(grid) - 1, level
-    counts = max(1, math.ceil(math.log2(len(grid)))) + (octaves > 0.0)
+    counts = max(1, math.ceil(math.log2(len(grid)))) + (octaves != 0.0 and more == 0.0)
 
-    def released(place: int) -> float:
-        return float(queries.noisy_counts(label, below[place], 1.0, share / counts).value)
+    def released(place: int, part: float = share / counts) -> float:
+        return float(queries.noisy_counts(label, below[place], 1.0, part).value)
 
     while high - low > 1:
         middle = (low + high) // 2
@@ -60,7 +62,7 @@ def quantile(
             low = middle
         else:
             high, fraction = middle, found
-    before = high - round(octaves / math.log2(grid[1] / grid[0])) if octaves > 0.0 else high
-    if not 0 <= before < high:
+    other = high - round(octaves / math.log2(grid[1] / grid[0])) if octaves != 0.0 else high
+    if other == high or not 0 <= other < len(grid):
         return Quantile(float(grid[high]), fraction)
-    return Quantile(float(grid[high]), fraction, float(grid[before]), released(before))
+    return Quantile(float(grid[high]), fraction, float(grid[other]), released(other, more or share / counts))

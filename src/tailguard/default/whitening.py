@@ -37,6 +37,8 @@ from tailguard.means.queries import Noisy, Queries
 Array = NDArray[np.float64]
 
 RADIUS = (0.55, 0.75)  # of the weights, over sqrt(p), in the first and second Gram matrix
+# Of the mean: the noise-to-signal ratio below which the second is larger, the power by which, and the most (`wider`).
+QUIET, WIDENING, WIDEST = 0.005, 0.4, 8.0
 LOOSE_CAP, TIGHT_CAP = 6.0, 2.0
 CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over their mean
 # Of the mean weight, which is .55 with normal features and larger with some far out: less is noise, and would move the
@@ -162,11 +164,22 @@ def standardised(columns: Columns, intercept: bool) -> Design:
     return Design(columns, np.zeros(d), np.eye(d), np.eye(d), intercept, RADIUS[0] * math.sqrt(d + 1), TIGHT_CAP)
 
 
-def decorrelate(queries: Queries, raw: Design, certain: float | None = None, glance: bool = True) -> Design:
+def wider(ratio: float) -> float:
+    """How many times as wide weights may be, by the noise-to-signal ratio of a gradient; public.
+
+    Weights are for the sake of the noise. Where no line holds for all rows they have a price: the weighted rows and all
+    rows have different best lines, and no budget makes up for that. So the less noise, the less a row loses.
+    """
+    return min(WIDEST, max(1.0, QUIET / ratio) ** WIDENING)
+
+
+def decorrelate(
+    queries: Queries, raw: Design, certain: float | None = None, glance: bool = True, times: float = 1.0
+) -> Design:
     """First Gram matrix: centre, correlations and whitening; at a glance where that is enough.
 
     With ``certain`` a correlation is shrunk by no more than the square of so many standard deviations of its own noise,
-    over its square, whatever the others are.
+    over its square, whatever the others are. Weights of the design are ``times`` as wide as usual.
     """
     columns, intercept, d = raw.columns, raw.intercept, len(raw.columns.mean)
     label, share = "correlations", gram_share(queries, raw, PRECISION)
@@ -194,7 +207,8 @@ def decorrelate(queries: Queries, raw: Design, certain: float | None = None, gla
     narrow = (found < THIN) & (values > RAISED * found) & (np.sum(V[graded] ** 2, axis=0) > GRADED)
     thin = Thin(np.flatnonzero(narrow), weighted.T @ (V * values) @ V.T @ weighted)
     whitening, covariance = V / np.sqrt(values) / unlike[:, None], (V * values) @ V.T * np.outer(unlike, unlike)
-    design = Design(columns, h, whitening, covariance, intercept, RADIUS[1] * math.sqrt(d + 1), LOOSE_CAP)
+    radius = times * RADIUS[1] * math.sqrt(d + 1)
+    design = Design(columns, h, whitening, covariance, intercept, radius, LOOSE_CAP)
     # Rows beyond the cap lose their weight, and with heavy tails or rare columns they say most. So the cap is as loose
     # as the noise of the second Gram matrix allows; public.
     blur = queries.sd(math.sqrt(2.0) * LOOSE_CAP * design.radius**2, SHARE)

@@ -135,6 +135,11 @@ class Square(_OfLine):
         """One."""
         return 1
 
+    @property
+    def bound(self) -> float:
+        """Largest size of a row's number."""
+        return self.clip**2 / 2.0
+
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> Array:
         """Centred, so that the size of a row is half of what replacing it can change."""
         r, top = np.nan_to_num(self.line(X) - self.target(y), nan=0.0), self.clip**2
