@@ -147,8 +147,7 @@ class LinearFit(Fit):
     def take_steps(self, raw: Design) -> None:
         """Wide steps, narrow steps, and the kind that the data call for; then shrinkage."""
         queries = self.queries
-        times = wider(self.ratio) if self.target == "mean" else 1.0
-        design = self.design = decorrelate(queries, raw, CERTAIN, times=times)
+        design = self.design = decorrelate(queries, raw, CERTAIN, times=wider(self.ratio))
         p, n = design.width, queries.n
         first = self._table(np.zeros(p), WIDE_GRID if self.target == "mean" else GRID)
         queries.together(design.gram_sum(queries), first)
