@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 
 RADIUS = (0.55, 0.75)  # of the weights, over sqrt(p), in the first and second Gram matrix
 # The noise-to-signal ratio below which the second is larger, the power by which, and the most (`wider`).
-QUIET, WIDENING, WIDEST = 0.005, 0.4, 8.0
+QUIET, WIDENING, WIDEST = 0.0025, 0.5, 8.0
 LOOSE_CAP, TIGHT_CAP = 6.0, 2.0
 CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over their mean
 # Of the mean weight, which is .55 with normal features and larger with some far out: less is noise, and would move the
