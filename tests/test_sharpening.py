@@ -34,7 +34,9 @@ def design(covariance, believed, thin, intercept=True):
 def sharpen(monkeypatch, given, H, sd):
     """The design and its curvature after a second Gram matrix that is known."""
     monkeypatch.setattr(sharpening, "second_gram", lambda queries, design: (H.copy(), sd))
-    return sharpening.sharpened(None, given)
+    if not given.is_thin:
+        return sharpening.sharpened(None, given)
+    return sharpening.sharpened_once(None, given)[:2]
 
 
 def gram(given, covariance, level=0.5, mean=None):
@@ -138,15 +140,17 @@ def slope_risk(model, X, truth):
     return float(np.var(model.predict(X) - truth) / np.var(truth))
 
 
+@pytest.mark.parametrize("correlation", [0.99, 0.998])
 @pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateHuberRegressor])
-def test_two_columns_that_nearly_agree_are_told_apart(estimator):
+def test_two_columns_that_nearly_agree_are_told_apart(estimator, correlation):
+    """Over 20 seeds .0001 is lost. With a correlation of .998 the bulk loses .013 without another look at them."""
     risks = []
     for seed in range(5):
-        X, line, rng = collinear(40_000, 0.99, seed)
+        X, line, rng = collinear(40_000, correlation, seed)
         model = estimator(3.0, random_state=seed).fit(X[:20_000], line[:20_000] + rng.standard_normal(20_000))
         risks.append(slope_risk(model, X[20_000:], line[20_000:]))
     # Without the second whitening .1 and more; half of it would be gone if the difference were not seen at all.
-    assert np.median(risks) < 0.01
+    assert np.median(risks) < 0.003
 
 
 def test_counts_tell_them_apart_too():
@@ -188,8 +192,8 @@ def test_a_sharpened_fit_is_a_function_of_what_was_released(monkeypatch, estimat
     """The releases of one table, played back to a fit of missing values, give the same model, limits and report."""
     changed = []
 
-    def watched(queries, given):
-        sharper, curved = sharpening.sharpened(queries, given)
+    def watched(queries, given, times=1.0):
+        sharper, curved = sharpening.sharpened(queries, given, times)
         changed.append(sharper is not given)
         return sharper, curved
 

@@ -55,7 +55,7 @@ from tailguard.default.recalibration import F_INSTRUMENT, F_TILT, Fit
 from tailguard.default.rows import Clip, Residual, Score, Square, Uneven, Widening
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.sharpening import sharpened
-from tailguard.default.whitening import CERTAIN, Design, decorrelate, standardised, wider
+from tailguard.default.whitening import CERTAIN, Design, decorrelate, standardised, widened, wider
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
@@ -80,7 +80,8 @@ LIGHT, LITTLE, LESS, WORTH = 0.93, 0.02, 0.25, 0.1
 # Laplace's, Student's with three degrees and log-normal ones. Parts up to which a tail is light, and from which not.
 TAIL_OCTAVES, LIGHT_TAIL = 1.5, (0.04, 0.12)
 # Noise-to-signal ratio below which slopes of the mean and of the bulk are compared: there wide steps cost little. They
-# are taken if the slopes differ by more standard deviations, and by more times the noise that wide steps will have.
+# are taken if the square of the difference is clear of its noise by so many standard deviations, and larger than so
+# many times the noise that wide steps will have.
 COMPARED, DIFFERENT, OUTWEIGHED = 0.0006, 2.5, 1.0
 TAIL, LARGEST_TAIL = 14.0, 0.2  # fraction beyond the wide clip, over the noise-to-signal ratio of a score; the most
 UNEVEN_TAIL = 7.0  # the same where residuals are uneven:
@@ -147,11 +148,14 @@ class LinearFit(Fit):
     def take_steps(self, raw: Design) -> None:
         """Wide steps, narrow steps, and the kind that the data call for; then shrinkage."""
         queries = self.queries
-        design = self.design = decorrelate(queries, raw, CERTAIN, times=wider(self.ratio))
+        design, times = decorrelate(queries, raw, CERTAIN), wider(self.ratio) if self.target == "mean" else 1.0
+        if not design.is_thin:
+            design = widened(queries, design, times)
+        self.design = design
         p, n = design.width, queries.n
         first = self._table(np.zeros(p), WIDE_GRID if self.target == "mean" else GRID)
         queries.together(design.gram_sum(queries), first)
-        self.design, self.curvature = sharpened(queries, design)
+        self.design, self.curvature = sharpened(queries, design, times)
         if self.design is not design:
             design, first = self.design, self._table(np.zeros(p), first.grid)
             queries.together(first)
@@ -211,7 +215,7 @@ class LinearFit(Fit):
         self._narrow_slopes(track)
 
     def _lighter(self, table: ScoreTable) -> Quantile:
-        """The first narrow clip; the quantile of the others is larger if the tail beyond it is light."""
+        """The first narrow clip; ``narrow``, the quantile of the others, rises if the tail beyond it is light."""
         share = F_CLIP / 3.0 / STEPS[1]
         found = quantile(
             self.queries, "clip", table.residual, self.narrow, table.grid, share, -TAIL_OCTAVES, more=F_LIGHT
@@ -224,7 +228,10 @@ class LinearFit(Fit):
         return Quantile(found.value, found.fraction)
 
     def _differ(self, theta: Array, left: float) -> bool:
-        """Whether slopes of the mean differ from narrow ones by more than the noise of wide steps with a share."""
+        """Whether slopes of the mean differ from narrow ones by more than the noise of wide steps with a share left.
+
+        Narrow steps that have not arrived look the same, and wide ones are right then, too.
+        """
         design, queries, curved, clip = self.design, self.queries, self.curvature, self.wide_clip
         assert design is not None
         square, score, bound = (
@@ -235,7 +242,8 @@ class LinearFit(Fit):
         queries.together(square.clipped(queries.grid(square.bound)), score.clipped(queries.grid(bound)))
         self._measure_variance(square, F_VARIANCE / 2.0)
         found, sd = queries.mean("difference", score, design.width, bound, F_DIFFERENCE)
-        features, d = _without_constant(curved, found), design.width - 1
+        # At the end of steps the score is what the penalty of a floor leaves.
+        features, d = _without_constant(curved, found + curved.penalty @ theta), design.width - 1
         sampling = self.variance * float(np.mean(curved.used)) / queries.n
         noise = sd * sd + sampling
         surplus = float(features @ features) - d * noise

@@ -44,8 +44,8 @@ def quantile(
 
     The counts of all grid points are added up once; each level of the bisection releases one of them, of sensitivity 1.
     With ``octaves`` one more is released: that of the point so far before, or after if they are negative, if the grid
-    has it; for a share of its own if ``more`` is one. A missing residual counts as zero, as it does wherever residuals
-    are averaged.
+    has it; for the share ``more`` in addition if that is not 0. A missing residual counts as zero, as it does wherever
+    residuals are averaged.
     """
     sizes = Sizes(residual, tuple(grid))
     below = np.cumsum(queries.total(sizes, sizes.shape))

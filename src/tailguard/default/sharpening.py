@@ -9,7 +9,10 @@ such thin coordinates: they lose what they have in common with others and are sc
 Exactly redundant columns (all indicators of a category) have nothing left, so nothing would pull a coefficient along
 them back to zero. Where it is not clear that anything is left a little of the curvature is a ridge penalty.
 
-No query is added; all of this is post-processing of two Gram matrices.
+All of this is post-processing of two Gram matrices. Where a coordinate had much less variance than it was whitened for,
+the new coordinates are only about right, and the second matrix is asked for once more, in them: what steps use is then
+their curvature, and not what the former noise may hide. So it is where weights are to be wider (`whitening.wider`):
+they make the matrix noisier, so the usual ones have to tell thin coordinates apart.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from tailguard.default.newton import Curvature
-from tailguard.default.whitening import Design, bounded, kept, second_gram
+from tailguard.default.whitening import Design, bounded, kept, second_gram, widened
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
@@ -36,6 +39,7 @@ STEEPEST = 3.0  # times the curvature of others, that steps may have to take alo
 VAGUE = 2.0  # standard deviations of its noise from which something is surely left
 PULL = 0.1  # of the curvature that steps use, the penalty where nothing may be left
 LEAST_FOUND = 0.1  # of that curvature, what rows are taken to have
+AGAIN = 0.35  # of the variance of others, less than which a coordinate is to have been for another look
 
 
 class _Left(NamedTuple):
@@ -48,11 +52,24 @@ class _Left(NamedTuple):
     vague: Array
 
 
-def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
-    """Second Gram matrix: the design with thin coordinates scaled by what is left of them, and its curvature."""
+def sharpened(queries: Queries, design: Design, times: float = 1.0) -> tuple[Design, Curvature]:
+    """Second Gram matrix: the design with thin coordinates scaled by what is left of them, and its curvature.
+
+    Weights are so many ``times`` as wide; those of a design without thin coordinates are as they are to be already.
+    """
+    if not design.is_thin:
+        return design, bounded(*second_gram(queries, design))
+    sharper, curved, least = sharpened_once(queries, design)
+    if times == 1.0 and least >= AGAIN:
+        return sharper, curved
+    wide = widened(queries, replace(sharper, thin=None), times)
+    return wide, bounded(*second_gram(queries, wide))
+
+
+def sharpened_once(queries: Queries, design: Design) -> tuple[Design, Curvature, float]:
+    """The same by one matrix; also the least variance that a coordinate was found to have, over that of others."""
     H, sd = second_gram(queries, design)
-    if design.thin is None or not len(design.thin.coordinates):
-        return design, bounded(H, sd)
+    assert design.thin is not None
     # The constant and at least one coordinate are not thin: correlations have eigenvalues of 1 in the mean.
     thin = design.thin.coordinates + 1
     others = np.setdiff1d(np.arange(len(H)), thin)
@@ -75,7 +92,7 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
     varies = np.maximum(left.likely, left.most / STEEPEST)
     factor = np.where(varies < NEWS, np.maximum(varies, LEAST), 1.0)
     if np.all(factor == 1.0):
-        return design, bounded(H, sd)
+        return design, bounded(H, sd), 1.0
 
     d, turned = len(H) - 1, left.axes / np.sqrt(factor)
     whitening, centre, variances = design.whitening.copy(), np.zeros(d), np.ones(d)
@@ -93,7 +110,8 @@ def sharpened(queries: Queries, design: Design) -> tuple[Design, Curvature]:
     lighter = _mean_weight(design, np.ones(d)) / _mean_weight(design, variances)
     onto = left.axes.T @ (V * np.sqrt(sizes)) @ V.T @ turned
     pull = np.where(factor < 1.0, PULL * left.vague, 0.0)
-    return sharper, bent.beside(others, thin, _felt_along(onto, left, pull)).scaled(lighter)
+    curved = bent.beside(others, thin, _felt_along(onto, left, pull)).scaled(lighter)
+    return sharper, curved, float(np.min(factor))
 
 
 def _felt_along(onto: Array, left: _Left, pull: Array) -> Curvature:

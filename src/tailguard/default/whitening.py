@@ -37,8 +37,8 @@ from tailguard.means.queries import Noisy, Queries
 Array = NDArray[np.float64]
 
 RADIUS = (0.55, 0.75)  # of the weights, over sqrt(p), in the first and second Gram matrix
-# The noise-to-signal ratio below which the second is larger, the power by which, and the most (`wider`).
-QUIET, WIDENING, WIDEST = 0.0025, 0.5, 8.0
+# For the mean: the noise-to-signal ratio below which the second is larger, the power by which, and the most (`wider`).
+QUIET, POWER, WIDEST = 0.0025, 0.5, 8.0
 LOOSE_CAP, TIGHT_CAP = 6.0, 2.0
 CORRELATION_FLOOR, CURVATURE_FLOOR = 0.12, 0.2  # smallest eigenvalues, over their mean
 # Of the mean weight, which is .55 with normal features and larger with some far out: less is noise, and would move the
@@ -79,8 +79,8 @@ class Design:
     whitening: Array
     covariance: Array  # of the features, as far as it was seen
     intercept: bool
-    radius: float
-    cap: float
+    radius: float = math.inf
+    cap: float = 1.0
     moments: Noisy | None = None  # what the first Gram matrix found of w and w (z - h)^2
     thin: Thin | None = None
 
@@ -88,6 +88,11 @@ class Design:
     def width(self) -> int:
         """Number of design coordinates, the constant first."""
         return len(self.shift) + 1
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether some coordinates are."""
+        return self.thin is not None and len(self.thin.coordinates) > 0
 
     @cached_property
     def numbers(self) -> tuple[Any, ...]:
@@ -165,21 +170,33 @@ def standardised(columns: Columns, intercept: bool) -> Design:
 
 
 def wider(ratio: float) -> float:
-    """How many times as wide weights may be, by the noise-to-signal ratio of a gradient; public.
+    """How many times as large the radius of weights may be, by the noise-to-signal ratio of a gradient; public.
 
     Weights are for the sake of the noise. Where no line holds for all rows they have a price: the weighted rows and all
-    rows have different best lines, and no budget makes up for that. So the less noise, the less a row loses.
+    rows have different best lines, and no budget makes up for that. So the less noise, the less a row loses. That takes
+    steps that begin with a wide clip: rows far out make much of the curvature then, and if all of their residuals are
+    beyond the clip, steps are too short.
     """
-    return min(WIDEST, max(1.0, QUIET / ratio) ** WIDENING)
+    return min(WIDEST, max(1.0, QUIET / ratio) ** POWER)
 
 
-def decorrelate(
-    queries: Queries, raw: Design, certain: float | None = None, glance: bool = True, times: float = 1.0
-) -> Design:
+def widened(queries: Queries, design: Design, times: float = 1.0) -> Design:
+    """The design with a radius of weights so many times as large as usual.
+
+    Rows beyond the cap lose their weight, and with heavy tails or rare columns they say most. So the cap is as loose
+    as the noise of the second Gram matrix allows; public.
+    """
+    radius = times * RADIUS[1] * math.sqrt(design.width)
+    blur = queries.sd(math.sqrt(2.0) * LOOSE_CAP * radius**2, SHARE)
+    cap = LOOSE_CAP * min(1.0, max(TIGHT_CAP / LOOSE_CAP, BLURRED / blur))
+    return replace(design, radius=radius, cap=cap)
+
+
+def decorrelate(queries: Queries, raw: Design, certain: float | None = None, glance: bool = True) -> Design:
     """First Gram matrix: centre, correlations and whitening; at a glance where that is enough.
 
     With ``certain`` a correlation is shrunk by no more than the square of so many standard deviations of its own noise,
-    over its square, whatever the others are. Weights of the design are ``times`` as wide as usual.
+    over its square, whatever the others are.
     """
     columns, intercept, d = raw.columns, raw.intercept, len(raw.columns.mean)
     label, share = "correlations", gram_share(queries, raw, PRECISION)
@@ -207,13 +224,7 @@ def decorrelate(
     narrow = (found < THIN) & (values > RAISED * found) & (np.sum(V[graded] ** 2, axis=0) > GRADED)
     thin = Thin(np.flatnonzero(narrow), weighted.T @ (V * values) @ V.T @ weighted)
     whitening, covariance = V / np.sqrt(values) / unlike[:, None], (V * values) @ V.T * np.outer(unlike, unlike)
-    radius = times * RADIUS[1] * math.sqrt(d + 1)
-    design = Design(columns, h, whitening, covariance, intercept, radius, LOOSE_CAP)
-    # Rows beyond the cap lose their weight, and with heavy tails or rare columns they say most. So the cap is as loose
-    # as the noise of the second Gram matrix allows; public.
-    blur = queries.sd(math.sqrt(2.0) * LOOSE_CAP * design.radius**2, SHARE)
-    cap = LOOSE_CAP * min(1.0, max(TIGHT_CAP / LOOSE_CAP, BLURRED / blur))
-    return replace(design, cap=cap, moments=moments, thin=thin)
+    return widened(queries, Design(columns, h, whitening, covariance, intercept, moments=moments, thin=thin))
 
 
 def _centred(G: Array, intercept: bool) -> tuple[float, Array, Array]:
@@ -248,7 +259,7 @@ def curvature(queries: Queries, design: Design) -> Curvature:
 def second_gram(queries: Queries, design: Design, glance: bool = True) -> tuple[Array, float]:
     """Release the Gram matrix of whitened coordinates, at a glance where that is enough, and the sd of its noise."""
     share = gram_share(queries, design, PRECISION)
-    if glance and (design.thin is None or not len(design.thin.coordinates)):
+    if glance and not design.is_thin:
         H, sd = design.glance(queries, "curvature", share, _uneven)
     else:
         H, sd = design.gram(queries, "curvature", share)
