@@ -9,10 +9,10 @@ such thin coordinates: they lose what they have in common with others and are sc
 Exactly redundant columns (all indicators of a category) have nothing left, so nothing would pull a coefficient along
 them back to zero. Where it is not clear that anything is left a little of the curvature is a ridge penalty.
 
-All of this is post-processing of two Gram matrices. Where a coordinate had much less variance than it was whitened for,
-the new coordinates are only about right, and the second matrix is asked for once more, in them: what steps use is then
-their curvature, and not what the former noise may hide. So it is where weights are to be wider (`whitening.wider`):
-they make the matrix noisier, so the usual ones have to tell thin coordinates apart.
+All of this is post-processing of two Gram matrices. Where a coordinate has much less variance than it was whitened for,
+but surely some, the new coordinates are only about right, and the second matrix is asked for once more, in them: what
+steps use is then their curvature, and not what the former noise may hide. So it is where weights are to be wider
+(`whitening.wider`): they make the matrix noisier, so the usual ones have to tell thin coordinates apart.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def sharpened(queries: Queries, design: Design, times: float = 1.0) -> tuple[Des
 
 
 def sharpened_once(queries: Queries, design: Design) -> tuple[Design, Curvature, float]:
-    """The same by one matrix; also the least variance that a coordinate was found to have, over that of others."""
+    """The same by one matrix; also the least variance, over others', of coordinates of which surely some is left."""
     H, sd = second_gram(queries, design)
     assert design.thin is not None
     # The constant and at least one coordinate are not thin: correlations have eigenvalues of 1 in the mean.
@@ -111,7 +111,7 @@ def sharpened_once(queries: Queries, design: Design) -> tuple[Design, Curvature,
     onto = left.axes.T @ (V * np.sqrt(sizes)) @ V.T @ turned
     pull = np.where(factor < 1.0, PULL * left.vague, 0.0)
     curved = bent.beside(others, thin, _felt_along(onto, left, pull)).scaled(lighter)
-    return sharper, curved, float(np.min(factor))
+    return sharper, curved, float(np.min(factor, where=left.vague < 1.0, initial=1.0))
 
 
 def _felt_along(onto: Array, left: _Left, pull: Array) -> Curvature:
