@@ -10,7 +10,7 @@ Exactly redundant columns (all indicators of a category) have nothing left, so n
 them back to zero. Where it is not clear that anything is left a little of the curvature is a ridge penalty.
 
 All of this is post-processing of two Gram matrices. Where a coordinate has much less variance than it was whitened for,
-but surely some, the new coordinates are only about right, and the second matrix is asked for once more, in them: what
+but some, the new coordinates are only about right, and the second matrix is asked for once more, in them: what
 steps use is then their curvature, and not what the former noise may hide. So it is where weights are to be wider
 (`whitening.wider`): they make the matrix noisier, so the usual ones have to tell thin coordinates apart.
 """
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
+from tailguard.default.locating import noise_to_signal
 from tailguard.default.newton import Curvature
 from tailguard.default.whitening import Design, bounded, kept, second_gram, widened
 from tailguard.means.queries import Queries
@@ -39,7 +40,9 @@ STEEPEST = 3.0  # times the curvature of others, that steps may have to take alo
 VAGUE = 2.0  # standard deviations of its noise from which something is surely left
 PULL = 0.1  # of the curvature that steps use, the penalty where nothing may be left
 LEAST_FOUND = 0.1  # of that curvature, what rows are taken to have
-AGAIN = 0.35  # of the variance of others, less than which a coordinate is to have been for another look
+# Of the variance of others, less than which a coordinate is to have been for another look; and the noise-to-signal
+# ratio below which it need not be sure that anything is left.
+AGAIN, PLENTY = 0.35, 0.012
 
 
 class _Left(NamedTuple):
@@ -59,15 +62,16 @@ def sharpened(queries: Queries, design: Design, times: float = 1.0) -> tuple[Des
     """
     if not design.is_thin:
         return design, bounded(*second_gram(queries, design))
-    sharper, curved, least = sharpened_once(queries, design)
-    if times == 1.0 and least >= AGAIN:
+    sharper, curved, variances, sure = sharpened_once(queries, design)
+    counted = sure | (noise_to_signal(queries, design.width) < PLENTY)
+    if times == 1.0 and np.all(variances[counted] >= AGAIN):
         return sharper, curved
     wide = widened(queries, replace(sharper, thin=None), times)
     return wide, bounded(*second_gram(queries, wide))
 
 
-def sharpened_once(queries: Queries, design: Design) -> tuple[Design, Curvature, float]:
-    """The same by one matrix; also the least variance, over others', of coordinates of which surely some is left."""
+def sharpened_once(queries: Queries, design: Design) -> tuple[Design, Curvature, Array, NDArray[np.bool_]]:
+    """The same by one matrix; also the variances of thin coordinates over others', and which surely have any."""
     H, sd = second_gram(queries, design)
     assert design.thin is not None
     # The constant and at least one coordinate are not thin: correlations have eigenvalues of 1 in the mean.
@@ -92,7 +96,7 @@ def sharpened_once(queries: Queries, design: Design) -> tuple[Design, Curvature,
     varies = np.maximum(left.likely, left.most / STEEPEST)
     factor = np.where(varies < NEWS, np.maximum(varies, LEAST), 1.0)
     if np.all(factor == 1.0):
-        return design, bounded(H, sd), 1.0
+        return design, bounded(H, sd), factor, left.vague < 1.0
 
     d, turned = len(H) - 1, left.axes / np.sqrt(factor)
     whitening, centre, variances = design.whitening.copy(), np.zeros(d), np.ones(d)
@@ -111,7 +115,7 @@ def sharpened_once(queries: Queries, design: Design) -> tuple[Design, Curvature,
     onto = left.axes.T @ (V * np.sqrt(sizes)) @ V.T @ turned
     pull = np.where(factor < 1.0, PULL * left.vague, 0.0)
     curved = bent.beside(others, thin, _felt_along(onto, left, pull)).scaled(lighter)
-    return sharper, curved, float(np.min(factor, where=left.vague < 1.0, initial=1.0))
+    return sharper, curved, factor, left.vague < 1.0
 
 
 def _felt_along(onto: Array, left: _Left, pull: Array) -> Curvature:
