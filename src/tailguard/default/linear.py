@@ -11,8 +11,10 @@ residual r:
 
    For the bulk all steps are narrow. For the mean the first are wide: where the noise does not depend on x both targets
    have the same slopes. So it is asked, after the first wide steps, whether residuals are larger (or smaller) where the
-   line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, they are narrow, and
-   it is asked in which direction, if in any, residuals widen: with skewed noise that is where the two targets differ.
+   line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, they are narrow,
+   less so where tails are light. Where noise is next to nothing both kinds of slopes are compared then, and if they
+   differ the rest of the steps are wide. If not, it is asked in which direction, if in any, residuals widen: with
+   skewed noise that is where the two targets differ.
    Then it is asked whether the line holds for the few rows whose features are far out (`extent`).
 
 Stage D, tilt and level, is that of all fits (`recalibration`): the tilt is for the mean, along the line where residuals
@@ -24,8 +26,10 @@ query              one row                                              L2 sensi
 steps, clip        1{abs(r) <= grid}, one count a level, one before     sqrt(levels + 1)            .03, bulk .035
 steps, score       w a c(r), c at most its bound b                      2 R b                       what is left
 uneven, mean only  (a u, a, u/2), a = min(abs(r)/c, 1) - 1/2            sqrt(3)                     .01
+clip, light tails  1{abs(r) <= one point}                               1                           .006
+difference, mean   w a clip(r, c)                                       2 R c                       .03
 widening, mean     w a (min(abs(r), c) - c/2)                           R c                         .04
-variances          min(r^2, c^2)                                        c^2                         .01
+variances          min(r^2, c^2)                                        c^2                         .01; .005 to compare
 beyond             see `extent`                                         2 b                         .004 to .04
 =================  ===================================================  ==========================  =================
 
