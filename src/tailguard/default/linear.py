@@ -238,11 +238,8 @@ class LinearFit(Fit):
         """
         design, queries, curved, clip = self.design, self.queries, self.curvature, self.wide_clip
         assert design is not None
-        square, score, bound = (
-            self._square(theta),
-            Score(design, theta, self.standard, Clip(clip)),
-            design.radius * clip,
-        )
+        square, bound = self._square(theta), design.radius * clip
+        score = Score(design, theta, self.standard, Clip(clip))
         queries.together(square.clipped(queries.grid(square.bound)), score.clipped(queries.grid(bound)))
         self._measure_variance(square, F_VARIANCE / 2.0)
         found, sd = queries.mean("difference", score, design.width, bound, F_DIFFERENCE)

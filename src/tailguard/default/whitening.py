@@ -79,8 +79,8 @@ class Design:
     whitening: Array
     covariance: Array  # of the features, as far as it was seen
     intercept: bool
-    radius: float = math.inf
-    cap: float = 1.0
+    radius: float
+    cap: float
     moments: Noisy | None = None  # what the first Gram matrix found of w and w (z - h)^2
     thin: Thin | None = None
 
@@ -224,7 +224,8 @@ def decorrelate(queries: Queries, raw: Design, certain: float | None = None, gla
     narrow = (found < THIN) & (values > RAISED * found) & (np.sum(V[graded] ** 2, axis=0) > GRADED)
     thin = Thin(np.flatnonzero(narrow), weighted.T @ (V * values) @ V.T @ weighted)
     whitening, covariance = V / np.sqrt(values) / unlike[:, None], (V * values) @ V.T * np.outer(unlike, unlike)
-    return widened(queries, Design(columns, h, whitening, covariance, intercept, moments=moments, thin=thin))
+    seen = replace(raw, shift=h, whitening=whitening, covariance=covariance, moments=moments, thin=thin)
+    return widened(queries, seen)
 
 
 def _centred(G: Array, intercept: bool) -> tuple[float, Array, Array]:
