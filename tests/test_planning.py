@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tailguard.cli import app
-from tailguard.default import linear, logistic, small
+from tailguard.default import choice, linear, logistic, small
 from tailguard.planning import MODELS, Situation, needed_epsilon, needed_rows, plan
 from tailguard.planning.formula import all_constants, log_odds_level, logistic_moments
 from tailguard.planning.simulation import noise, simulate
@@ -54,7 +54,10 @@ def test_parts_and_limits(base):
 def test_the_ratio_and_the_thresholds_are_those_of_the_default():
     found = plan(BASE)
     assert found.ratio == pytest.approx(2 * 21 / (30_000 * found.mu))
-    assert (found.largest_ratio, found.steps) == (small.HIGH, sum(linear.STEPS))
+    assert (found.largest_ratio, found.steps) == (choice.HIGH, sum(linear.STEPS))
+    few = plan(replace(BASE, rows=1000, features=1))  # a small ratio, and few rows
+    assert few.ratio < choice.LOW[False]
+    assert few.steps == small.step_count(few.ratio) < found.steps
     assert plan(replace(BASE, model="logistic")).largest_ratio == logistic.TOO_NOISY
     at = found.rows_for_slopes
     assert plan(replace(BASE, rows=at)).regime != "level only"

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard._checks import within
+from tailguard.default.choice import kind_of
 from tailguard.default.columns import Columns
 from tailguard.default.hinted_mean import level_known, range_of
 from tailguard.default.inferred import infer, infer_level, refuse_inference, uncertainty_of
-from tailguard.default.level import fit_level, no_slopes
+from tailguard.default.level import fit_level, level_only
 from tailguard.default.line import Line, only
 from tailguard.default.linear import fit_line
 from tailguard.default.logistic import fit_log_odds
@@ -32,10 +33,10 @@ from tailguard.default.multinomial import fit_multinomial
 from tailguard.default.poisson import fit_log_mean, log_mean_of
 from tailguard.default.pure_level import is_pure, level_of
 from tailguard.default.scaling import scale_columns
-from tailguard.default.small import fit_small, is_small
+from tailguard.default.small import fit_small
 from tailguard.engines import Data, engine_for
 from tailguard.engines.grouped import for_unit
-from tailguard.hints import Hints
+from tailguard.hints import Hints, Known
 from tailguard.intervals import Uncertainty
 from tailguard.ledger import charge
 from tailguard.ledger.active import is_watched
@@ -125,41 +126,17 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
     noise = noise_source(options.random_state)
     draws = _draws(engine.columns + 1, loss.outputs)
     queries = Queries(engine, Account(budget, max_samples=draws), noise)
-    pure = isinstance(loss, (Squared, Huber, Poisson)) and options.fit_intercept
-    pure = pure and known is None and not options.inference
-    pure = pure and no_slopes(queries) and not is_small(queries, known) and is_pure(engine.n, budget)
-    pure = pure and not is_watched()  # releases of many runs add up best if all are Gaussian
-    account = PureAccount(budget) if pure else queries.account
+    pure = _is_pure(loss, queries, budget, known, options)
     whole = _whole_epsilon(budget) if pure else _whole(budget, draws)
     bill = charge(for_unit(engine, whole), rows=engine.n, method="default", noise=noise)
+    account = PureAccount(budget) if pure else queries.account
     with np.errstate(all="ignore"):
         if isinstance(account, PureAccount):
-            asked, curvature = PureQueries(engine, account, noise), 1.0
-            if isinstance(loss, Poisson):
-                level = log_mean_of(level_of(asked, "positive target"), queries)
-                curvature = math.exp(level)
-            else:
-                level = level_of(asked)
-            line = only(level, engine.columns)
+            line, curvature = _pure_line(loss, PureQueries(engine, account, noise), queries)
         elif options.inference:
             line, curvature = infer(queries, loss, options.fit_intercept), 1.0
-        elif isinstance(loss, (Squared, Huber)):
-            target = "mean" if isinstance(loss, Squared) else "bulk"
-            if is_small(queries, known):
-                line = fit_small(queries, known, options.fit_intercept)
-            else:
-                line = fit_line(queries, target, options.fit_intercept, known)
-            if known is not None and known.target_range is not None:
-                line = replace(line, limits=known.target_range)
-            curvature = 1.0
-        elif isinstance(loss, Logistic):
-            line, curvature = fit_log_odds(queries, options.fit_intercept, known)
-        elif isinstance(loss, Multinomial):
-            line, curvature = fit_multinomial(queries, loss.classes, options.fit_intercept, known)
-        elif isinstance(loss, Poisson):
-            line, curvature = fit_log_mean(queries, options.fit_intercept, known)
         else:
-            raise TypeError(f"loss={loss!r} has no default method: use tailguard.minimize with a method.")
+            line, curvature = _line(loss, queries, options.fit_intercept, known)
         coef, intercept = _in_data_units(line, alpha, curvature, options.fit_intercept)
         spread = None if line.noise is None else np.minimum(line.noise / line.columns.scale, 1e150)
     report = PrivacyReport.from_events(
@@ -183,6 +160,45 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
     report = bill.settle(report)
     errors = uncertainty_of(line, options.fit_intercept) if options.inference else None
     return LinearModel(coef, intercept, columns.lower, columns.upper, report, columns.mean, line.limits, spread, errors)
+
+
+def _is_pure(loss: Loss, queries: Queries, budget: Budget, known: Known | None, options: DefaultOptions) -> bool:
+    """Whether all that is fitted is a level, with pure noise; public."""
+    if not (isinstance(loss, (Squared, Huber, Poisson)) and options.fit_intercept) or options.inference:
+        return False
+    # In a ledger releases of many runs add up best if all are Gaussian.
+    alone = known is None and kind_of(queries) == "level" and not is_watched()
+    return alone and is_pure(queries.n, budget)
+
+
+def _pure_line(loss: Loss, asked: PureQueries, queries: Queries) -> tuple[Line, float]:
+    """A level and no slopes; also the curvature of the loss, for penalties."""
+    if isinstance(loss, Poisson):
+        level = log_mean_of(level_of(asked, "positive target"), queries)
+        return only(level, queries.engine.columns), math.exp(level)
+    return only(level_of(asked), queries.engine.columns), 1.0
+
+
+def _line(loss: Loss, queries: Queries, intercept: bool, known: Known | None) -> tuple[Line, float]:
+    """The fit of a loss; also its curvature, for penalties."""
+    if isinstance(loss, Logistic):
+        return fit_log_odds(queries, intercept, known)
+    if isinstance(loss, Multinomial):
+        return fit_multinomial(queries, loss.classes, intercept, known)
+    if isinstance(loss, Poisson):
+        return fit_log_mean(queries, intercept, known)
+    if not isinstance(loss, (Squared, Huber)):
+        raise TypeError(f"loss={loss!r} has no default method: use tailguard.minimize with a method.")
+    kind = kind_of(queries, known)
+    if kind == "level":
+        line = level_only(queries, intercept, known)
+    elif kind == "small":
+        line = fit_small(queries, known, intercept)
+    else:
+        line = fit_line(queries, "mean" if isinstance(loss, Squared) else "bulk", intercept, known)
+    if known is not None and known.target_range is not None:
+        line = replace(line, limits=known.target_range)
+    return line, 1.0
 
 
 def default_mean(

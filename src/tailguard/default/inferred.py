@@ -11,8 +11,9 @@ log-odds       the default's steps                   bounded scores: there is no
 log of mean    steps at a central clip               scores at a balanced clip
 =============  ====================================  ===========================================================
 
-The intercept of both linear fits is the mean of the residuals, with a clip of its own. Where the default would not fit
-slopes at all, or does not see the target, there are no standard errors: they are infinite.
+The intercept of both linear fits is the mean of the residuals, with a clip of its own. Where there is more noise than
+that (`is_too_noisy`) the fit is the default's, slopes included where it has any. There, and where the target is not
+seen, there are no standard errors: they are infinite.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default import linear, logistic, poisson
+from tailguard.default import linear, logistic, poisson, small
 from tailguard.default.averaging import Average, geometric, into_ball, slope_noise
+from tailguard.default.choice import LEAST, kind_of
 from tailguard.default.columns import Columns
 from tailguard.default.inference import (
     F_SKEW,
@@ -43,7 +45,7 @@ from tailguard.default.inference import (
     polish,
     rewhiten,
 )
-from tailguard.default.level import TOO_NOISY
+from tailguard.default.level import level_only
 from tailguard.default.line import UNSEEN, Line
 from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.newton import Curvature
@@ -69,6 +71,7 @@ Array = NDArray[np.float64]
 APPROACH = 0.07  # of what is left, for coming near the solution
 F_CLIP, F_LEVEL = 0.01, 0.05
 STEPS, SKIPPED, DAMPING = 5, 2, 0.9
+TOO_NOISY = 0.065  # noise-to-signal ratio beyond which no standard error of a line or of counts would be any good
 QUIET = 0.03  # noise-to-signal ratio up to which log-odds take ten steps, and not five
 NARROW = linear.NARROW["mean"]
 
@@ -104,11 +107,17 @@ def refuse_inference(loss: Loss, alpha: float) -> None:
         raise ValueError(f"alpha={alpha!r} is not accepted with inference=True: a penalty biases. Give alpha=0.")
 
 
+def is_too_noisy(queries: Queries) -> bool:
+    """Whether a line, or counts, are fitted without standard errors; public."""
+    return noise_to_signal(queries, queries.engine.columns + 1) > TOO_NOISY or queries.n * queries.mu < LEAST
+
+
 def infer_line(queries: Queries, target: str, intercept: bool) -> Line:
     """Fit a linear model to the "mean" or the "bulk"."""
     d = queries.engine.columns
-    if noise_to_signal(queries, d + 1) > TOO_NOISY:
-        return linear.fit_line(queries, target, intercept)
+    if is_too_noisy(queries):
+        few = kind_of(queries) == "small"
+        return small.fit_small(queries, None, intercept) if few else level_only(queries, intercept)
     columns = locate_features(queries, intercept)
     y = locate_target(queries, column_shares(queries, 1), intercept)
     if not y.seen[0]:
@@ -152,8 +161,8 @@ def infer_log_odds(queries: Queries, intercept: bool) -> Line:
 def infer_log_mean(queries: Queries, intercept: bool) -> Line:
     """Fit the logarithm of the mean."""
     d = queries.engine.columns
-    if noise_to_signal(queries, d + 1) > TOO_NOISY:
-        return poisson.level_of_counts(queries, intercept)[0]
+    if is_too_noisy(queries):
+        return poisson.fit_log_mean(queries, intercept)[0]
     y = locate_target(queries, column_shares(queries, 1), source="positive target")
     if not y.seen[0]:
         return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)

@@ -5,20 +5,13 @@ from __future__ import annotations
 from tailguard.default.columns import Columns
 from tailguard.default.hinted import narrowed_target
 from tailguard.default.line import LEVEL_ONLY, UNSEEN, Line, nothing
-from tailguard.default.locating import FAR, locate_target, noise_to_signal
+from tailguard.default.locating import FAR, locate_target
 from tailguard.default.recalibration import Fit
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
 F_TARGET = (0.3, 0.1)  # shares of histogram and mean of the target where only its level is fitted
 F_MEAN = (0.15, 0.05)  # the same for a private mean
-LEAST = 80.0  # n mu below which there are no slopes, and
-TOO_NOISY = 0.065  # noise-to-signal ratio of a gradient from which there are none
-
-
-def no_slopes(queries: Queries) -> bool:
-    """Whether there is too much noise for slopes; public."""
-    return noise_to_signal(queries, queries.engine.columns + 1) > TOO_NOISY or queries.n * queries.mu < LEAST
 
 
 def level_only(queries: Queries, intercept: bool, known: Known | None = None) -> Line:

@@ -50,7 +50,6 @@ from tailguard.default import extent
 from tailguard.default.averaging import geometric, shrink, slope_noise
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
-from tailguard.default.level import level_only, no_slopes
 from tailguard.default.line import UNSEEN, Line, nothing
 from tailguard.default.locating import FAR, column_shares, locate_features, locate_target, noise_to_signal
 from tailguard.default.newton import Averaged, Curvature, Iterate
@@ -126,8 +125,6 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     """Fit a linear model to the "mean" or the "bulk"."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
-    if no_slopes(queries):
-        return level_only(queries, intercept, known)
     queries.together(first_counts("features", np.arange(d)), first_counts("target", np.arange(1)))
     columns = locate_features(queries, intercept, known=known)
     raw = standardised(columns, intercept)

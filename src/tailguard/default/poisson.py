@@ -35,9 +35,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.averaging import geometric, into_ball, shrink, slope_noise
+from tailguard.default.choice import is_hinted, kind_of
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
-from tailguard.default.level import F_TARGET, no_slopes
+from tailguard.default.level import F_TARGET
 from tailguard.default.line import LEVEL_ONLY, UNSEEN, Line, nothing
 from tailguard.default.linear import F_CLIP, TAIL
 from tailguard.default.locating import column_shares, locate_features, locate_target
@@ -48,7 +49,7 @@ from tailguard.default.rows import Clip, Instrument, Product, Target
 from tailguard.default.rows.line import instrument
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.sharpening import sharpened
-from tailguard.default.small import ENDED, SmallFit, columns_of, is_hinted, is_small, target_shares
+from tailguard.default.small import ENDED, SmallFit, columns_of, target_shares
 from tailguard.default.whitening import CERTAIN, decorrelate, standardised
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
@@ -90,10 +91,10 @@ def fit_log_mean(queries: Queries, intercept: bool, known: Known | None = None) 
 
 
 def _fit(queries: Queries, intercept: bool, known: Known | None) -> tuple[Line, float]:
-    small = is_small(queries, known)
-    if no_slopes(queries) and not small:
+    kind = kind_of(queries, known)
+    if kind == "level":
         return level_of_counts(queries, intercept, known)
-    d = queries.engine.columns
+    d, small = queries.engine.columns, kind == "small"
     if not small:
         queries.together(first_counts("features", np.arange(d)), first_counts("positive target", np.arange(1)))
     shares = target_shares(queries) if small else column_shares(queries, 1)

@@ -39,9 +39,9 @@ from numpy.typing import NDArray
 
 from tailguard import kernels
 from tailguard.default.averaging import geometric, shrink, slope_noise
+from tailguard.default.choice import is_hinted
 from tailguard.default.columns import Columns, locate
-from tailguard.default.hinted import SMALL, locate_known, narrowed, narrowed_target
-from tailguard.default.level import LEAST
+from tailguard.default.hinted import locate_known, narrowed, narrowed_target
 from tailguard.default.line import UNSEEN, Line, nothing
 from tailguard.default.locating import FAR, locate_target, noise_to_signal
 from tailguard.default.newton import Averaged, Curvature, Iterate
@@ -54,9 +54,6 @@ from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
 
-# Noise-to-signal ratio from which this fit is better than that of `linear`, with hints and without; n mu up to which it
-# is with any; and the ratio beyond which a level alone is.
-LOW, FEW, HIGH = {True: SMALL, False: 0.04}, 500.0, 0.25
 HISTOGRAM, MEAN = (0.034, 0.15), (0.03, 0.05)  # of the target: noise worth paying for, and the most to pay
 FEATURES = (0.03, 0.12), (0.08, 0.1)  # the same of features without hints
 LEVEL = (0.0215, 0.3)  # the same for its level, of which at least
@@ -86,12 +83,6 @@ WEIGHT = 0.6  # about the mean weight of a row in the Gram matrix: whitened coor
 DIAGONAL = 0.05  # least mean eigenvalue of the features' Gram matrix
 
 
-def is_small(queries: Queries, known: Known | None) -> bool:
-    """Whether this fit is for them; public."""
-    size, ratio = queries.n * queries.mu, noise_to_signal(queries, queries.engine.columns + 1)
-    return size >= LEAST and ratio <= HIGH and (size < FEW or ratio > LOW[is_hinted(known)])
-
-
 def step_count(ratio: float) -> int:
     """Number of steps; public."""
     return round(_between(ratio, *STEPS))
@@ -119,11 +110,6 @@ def fit_small(queries: Queries, known: Known | None, intercept: bool) -> Line:
 def target_shares(queries: Queries) -> tuple[float, float]:
     """Shares of histogram and mean for one coarse look at the target; public."""
     return queries.share_for(math.sqrt(2.0), *HISTOGRAM), queries.share_for(2.0, *MEAN)
-
-
-def is_hinted(known: Known | None) -> bool:
-    """Whether something is known about every column."""
-    return known is not None and known.complete
 
 
 def columns_of(queries: Queries, known: Known | None, centred: bool) -> Columns:

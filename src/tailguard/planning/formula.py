@@ -44,7 +44,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tailguard._checks import count, one_of, positive, probability, within
-from tailguard.privacy import Budget, default_delta, gdp_mu
+from tailguard.privacy import default_delta, gdp_mu
 
 Model = Literal["ridge", "huber", "logistic", "mean"]
 Tails = Literal["light", "heavy"]
@@ -292,11 +292,12 @@ def _default_facts(s: Situation) -> tuple[float, int]:
         from tailguard.default import logistic
 
         return logistic.TOO_NOISY, logistic.step_count(s.ratio)
-    from tailguard.default import level, linear, small
+    from tailguard.default import choice, linear, small
 
-    # A small fit, up to a ratio, and from some n mu on.
-    largest = min(small.HIGH, 2.0 * (s.features + 1) / level.LEAST)
-    return largest, sum(linear.STEPS) if s.ratio <= small.LOW[False] else small.step_count(s.ratio)
+    # Up to a ratio, and from some n mu on.
+    largest = min(choice.HIGH, 2.0 * (s.features + 1) / choice.LEAST)
+    many = choice.kind_at(s.rows * s.mu, s.ratio) == "full"
+    return largest, sum(linear.STEPS) if many else small.step_count(s.ratio)
 
 
 def _rows_for_slopes(s: Situation, largest: float) -> int:
@@ -310,11 +311,6 @@ def _rows_for_slopes(s: Situation, largest: float) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if replace(s, rows=max(2, middle)).ratio > largest else (low, middle)
     return high
-
-
-def budget_of(s: Situation) -> Budget:
-    """Return the promise that is planned for."""
-    return Budget(s.epsilon, s.at_delta)
 
 
 @cache
@@ -334,8 +330,6 @@ def key_of(model: str, tails: str, small: bool = False) -> str:
 
 def small_fit(s: Situation) -> bool:
     """Whether the default makes its fit for small budgets, which has constants of its own."""
-    from tailguard.default import level, small
+    from tailguard.default.choice import kind_at
 
-    size = s.rows * s.mu
-    inside = size >= level.LEAST and s.ratio <= small.HIGH and (size < small.FEW or s.ratio > small.LOW[False])
-    return inside and s.model in ("ridge", "huber")
+    return s.model in ("ridge", "huber") and kind_at(s.rows * s.mu, s.ratio) == "small"
