@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from tailguard.default.rows import class_weights
+from tailguard.default.shrinkage import kept
 from tailguard.default.stand_ins import StandIns, mean_and_squares, stand_ins
 from tailguard.default.whitening import RADIUS, TIGHT_CAP, Design
 
@@ -41,7 +42,7 @@ def rescaling(design: Design, points: StandIns) -> Array:
     expected = mean_and_squares(points, design.shift, design.intercept, radius, TIGHT_CAP)
     expected = np.maximum(expected, LEAST * np.max(expected))
     away, noise = design.moments.value / expected - 1.0, design.moments.sd / expected
-    away[1:] *= max(0.0, 1.0 - float(np.sum(noise[1:] ** 2)) / max(float(np.sum(away[1:] ** 2)), 1e-300))
+    away[1:] *= kept(float(np.sum(away[1:] ** 2)), float(np.sum(noise[1:] ** 2)))
     factors = np.sqrt(np.clip(1.0 + away, *FURTHEST))
     S = np.zeros((design.width, design.width))
     S[0, 0] = factors[0]

@@ -36,6 +36,7 @@ from tailguard import kernels
 from tailguard.default.columns import Columns
 from tailguard.default.readings import read_first
 from tailguard.default.rows import TOPS, first_look
+from tailguard.default.shrinkage import kept
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
@@ -148,7 +149,7 @@ def _by_pool(queries: Queries, known: Known, pool: Integers, part: float, centre
         scale = broader * spread
         average = PooledMean(values, 2.0 * spread)
         (found,), sd = queries.mean("column means", average, 1, 1.0, share * moment)
-        found *= max(0.0, 1.0 - sd * sd / max(found * found, 1e-300))
+        found *= kept(found * found, sd * sd)
         mean = centre + 2.0 * spread * float(np.clip(found, -1.0, 1.0))
         if not centred or abs(mean - centre) < FAR * spread:
             break

@@ -30,6 +30,7 @@ from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import REACH, narrowed_target
 from tailguard.default.level import fit_level
 from tailguard.default.recalibration import Fit
+from tailguard.default.shrinkage import believed
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
@@ -61,7 +62,7 @@ def level_known(queries: Queries, known: Known, column: int) -> float:
         (mean,), sd = queries.mean("mean", InRange(middle, half), 1, 1.0, queries.account.left)
         value, start = middle + half * float(mean), min(max(low, 0.0), high)
         if not found.seen[0]:  # nothing is known but the range: no further from 0 than the noise allows
-            value = start + (value - start) * max(0.0, 1.0 - (2.0 * half * sd / max(abs(value - start), 1e-300)) ** 2)
+            value = start + believed(value - start, 2.0 * half * sd)
         return min(max(low, value), high)
     found = narrowed_target(found, replace(known, target_range=(low, high)))
     return float(np.clip(Fit(queries, found).level_alone().level, low, high))

@@ -59,6 +59,7 @@ from tailguard.default.newton import Curvature
 from tailguard.default.quantiles import quantile
 from tailguard.default.rows import Fitted, Target
 from tailguard.default.scores import LevelRows, Score, ScoreRows, SignRows, SlopeRows
+from tailguard.default.shrinkage import kept
 from tailguard.default.whitening import Design
 from tailguard.intervals import Uncertainty
 from tailguard.means.queries import Queries
@@ -174,7 +175,7 @@ def _shrunk(M: Array, sd: float) -> Array:
     p = len(M)
     level = max(float(np.trace(M)) / p, 0.0)
     spread = M - level * np.eye(p)
-    keep = 1.0 - min(1.0, sd**2 * p * (p + 1) / 2.0 / max(float(np.sum(spread * spread)), 1e-300))
+    keep = kept(float(np.sum(spread * spread)), sd**2 * p * (p + 1) / 2.0)
     values, V = np.linalg.eigh(level * np.eye(p) + keep * spread)
     return np.asarray((V * np.maximum(values, 0.0)) @ V.T)
 

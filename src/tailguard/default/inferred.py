@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default import linear, logistic, poisson, small
-from tailguard.default.averaging import Average, geometric, into_ball, slope_noise
+from tailguard.default.averaging import Average, geometric, into_ball
 from tailguard.default.choice import LEAST, kind_of
 from tailguard.default.columns import Columns
 from tailguard.default.inference import (
@@ -61,6 +61,7 @@ from tailguard.default.scores import (
     ScoreRows,
     TailScore,
 )
+from tailguard.default.shrinkage import slope_noise
 from tailguard.default.whitening import Design, curvature, decorrelate, standardised
 from tailguard.intervals import Uncertainty
 from tailguard.losses import Huber, Logistic, Loss, Poisson, Squared

@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default import extent
-from tailguard.default.averaging import geometric, shrink, slope_noise
+from tailguard.default.averaging import geometric
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
 from tailguard.default.line import UNSEEN, Line, nothing
@@ -58,6 +58,7 @@ from tailguard.default.recalibration import F_INSTRUMENT, F_TILT, Fit
 from tailguard.default.rows import Clip, Residual, Score, Square, Uneven, Widening
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.sharpening import sharpened
+from tailguard.default.shrinkage import shrink, slope_noise
 from tailguard.default.whitening import CERTAIN, Design, decorrelate, standardised, widened, wider
 from tailguard.hints import Known
 from tailguard.means.queries import Queries

@@ -27,13 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from tailguard.default.averaging import geometric, slope_noise
+from tailguard.default.averaging import geometric
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.derivative import OddsDerivative, mean_slope
 from tailguard.default.line import LEVEL_ONLY, Line
 from tailguard.default.locating import locate_features, noise_to_signal
 from tailguard.default.pooling import Pool
 from tailguard.default.rows import BoundedProducts, LogisticScore, Prevalence, SquaredLine
+from tailguard.default.shrinkage import slope_noise
 from tailguard.default.whitening import Design, decorrelate, standardised
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
@@ -158,9 +159,9 @@ def _recalibrate(
         rate = slope * 0.7 * max(float(square) + 0.5 - float(mean_u) ** 2, 0.15) * 1.5 * spread
         noise = (1.0 + float(mean_u) ** 2) * (sd / rate) ** 2
         expected = float(unit @ private[1:, 1:] @ unit) / spread**2
-        multiplier -= _believed(float(second - mean_u * first) / rate, noise, expected)
+        multiplier -= _likely(float(second - mean_u * first) / rate, noise, expected)
     if intercept:
-        change = _believed(float(first) / slope, (sd / slope) ** 2, float(private[0, 0]))
+        change = _likely(float(first) / slope, (sd / slope) ** 2, float(private[0, 0]))
         level -= min(2.0, max(-2.0, change))
     return min(1.5, max(0.0, multiplier)) * slopes, level
 
@@ -186,6 +187,6 @@ def _as_common(level: float, line: Array, mass: Array, ones: Ones) -> float:
     return float(np.clip(brentq(lambda at: share(at) - bound, -furthest, furthest), *LIMITS))
 
 
-def _believed(change: float, noise: float, expected: float) -> float:
+def _likely(change: float, noise: float, expected: float) -> float:
     """A change that was released with some noise, shrunk by its expected variance, or by its own size if larger."""
     return change * max(expected / (expected + noise), 1.0 - CAUTION * noise / max(change * change, 1e-300))

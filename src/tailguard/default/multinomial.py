@@ -26,7 +26,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default.averaging import geometric, slope_noise
+from tailguard.default.averaging import geometric
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.derivative import ClassDerivative
 from tailguard.default.line import LEVEL_ONLY, Line
@@ -34,6 +34,7 @@ from tailguard.default.locating import locate_features, noise_to_signal
 from tailguard.default.logistic import LIMIT, LIMITS, NEAR, OCTAVES, score_design
 from tailguard.default.pooling import Pool
 from tailguard.default.rows import Membership, MultinomialScore
+from tailguard.default.shrinkage import slope_noise
 from tailguard.default.whitening import Design
 from tailguard.hints import Known
 from tailguard.means.queries import Queries

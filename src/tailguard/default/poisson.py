@@ -34,7 +34,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default.averaging import geometric, into_ball, shrink, slope_noise
+from tailguard.default.averaging import geometric, into_ball
 from tailguard.default.choice import is_hinted, kind_of
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
@@ -49,6 +49,7 @@ from tailguard.default.rows import Clip, Instrument, Product, Target
 from tailguard.default.rows.line import instrument
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.sharpening import sharpened
+from tailguard.default.shrinkage import kept, shrink, slope_noise
 from tailguard.default.small import ENDED, SmallFit, columns_of, target_shares
 from tailguard.default.whitening import CERTAIN, decorrelate, standardised
 from tailguard.hints import Known
@@ -230,7 +231,8 @@ class CountsFit(SmallFit):
         sampling = float(_WEIGHTS @ (u * u)) * min(self.relative_spread, clip.far) ** 2 / queries.n
         variance = (sd * sd + sampling) / strength**2
         if variance <= VAGUE**2:
-            change = self._believed(float(found[0]) / strength, variance, 1.0)
+            change = float(found[0]) / strength
+            change *= kept(change * change, variance)
             self.slopes = (1.0 + min(STEEPEST, max(-STEEPEST, change))) * self.slopes
 
     def _raise_level(self, change: float, sd: float) -> None:

@@ -67,6 +67,7 @@ from tailguard.default.rows import (
     Source,
     Target,
 )
+from tailguard.default.shrinkage import believed
 from tailguard.means.pure import PureQueries
 from tailguard.privacy import Budget
 
@@ -287,7 +288,7 @@ class _Questions:
         if span.side:
             mean = span.side * max(0.0, span.side * mean)
         elif not span.is_window:
-            mean *= max(0.0, 1.0 - (sd / max(abs(mean), sd)) ** 2)
+            mean = believed(mean, sd)
         return span.base + mean
 
     def _mean(self, span: Span) -> tuple[float, float]:
@@ -300,8 +301,7 @@ class _Questions:
         """Release the mean of targets clipped to a range, no further from 0 than noise allows."""
         found, sd = self._mean(Span.between(low, high))
         start = min(max(low, 0.0), high)
-        change = min(max(low, found), high) - start
-        return start + change * max(0.0, 1.0 - (sd / max(abs(change), sd)) ** 2)
+        return start + believed(min(max(low, found), high) - start, sd)
 
     def _nothing(self) -> Fitted:
         """A line that is zero."""

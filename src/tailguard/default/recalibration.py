@@ -30,6 +30,7 @@ from tailguard.default.columns import Columns
 from tailguard.default.line import LEVEL_ONLY, Line
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import Clip, Fitted, Instrument, Level, Product, Residual, Sizes, Target
+from tailguard.default.shrinkage import believed, kept
 from tailguard.default.whitening import Design
 from tailguard.means.queries import Queries
 
@@ -126,10 +127,10 @@ class Fit:
     def _raise_level(self, change: float, sd: float) -> None:
         """Add a released change to the level, as far as its noise allows."""
         if self.settled:
-            self.constant += self._believed(change, sd * sd + self.variance / self.queries.n)
+            self.constant += change * kept(change * change, BELIEF * (sd * sd + self.variance / self.queries.n))
         else:
             self.constant += change
-            self.constant *= max(0.0, 1.0 - (sd / max(abs(self.constant), sd)) ** 2)
+            self.constant = believed(self.constant, sd)
 
     def _moments(self) -> Instrument | None:
         """What has to be known of the line in the direction that it is tilted in, if there is one."""
@@ -159,16 +160,11 @@ class Fit:
         belief, vague = (BELIEF, VAGUE) if self.own else (BELIEF_TILT, VAGUE_TILT)
         if variance > (vague * relative) ** 2:
             return
-        change = self._believed(change, variance, belief)
+        change *= kept(change * change, belief * variance)
         change = min(STEEPEST * relative, max(-1.0 if self.own else -STEEPEST * relative, change))
         self.slopes = self.slopes + change * moments.line.slopes
         if self.own and self.noise is not None:
             self.noise = (1.0 + change) * self.noise
-
-    @staticmethod
-    def _believed(change: float, variance: float, belief: float = BELIEF) -> float:
-        """A change, shrunk to none by its noise."""
-        return change * max(0.0, 1.0 - belief * variance / max(change * change, 1e-300))
 
     def line(self, columns: Columns) -> Line:
         """Back to the units of y; the level stays inside the released range of y."""

@@ -27,7 +27,8 @@ from scipy.special import gammaincinv
 
 from tailguard.default.locating import noise_to_signal
 from tailguard.default.newton import Curvature
-from tailguard.default.whitening import Design, bounded, kept, second_gram, widened
+from tailguard.default.shrinkage import kept
+from tailguard.default.whitening import Design, bounded, second_gram, widened
 from tailguard.means.queries import Queries
 
 Array = NDArray[np.float64]
@@ -81,7 +82,7 @@ def sharpened_once(queries: Queries, design: Design) -> tuple[Design, Curvature,
     across = H[np.ix_(thin, others)]
     if not design.intercept:
         across[:, 0] = 0.0
-    keep = kept(across, across.size * sd**2 / 2.0)
+    keep = kept(float(np.sum(across * across)), across.size * sd**2 / 2.0)
     common = keep * across @ bent.inverse
     # Noise in what they have in common stays in them: so much in the mean over directions.
     blur = keep * sd**2 / 2.0 * float(np.trace(bent.inverse))
@@ -135,7 +136,7 @@ def _left(matrix: Array, noise: float, blur: float, uneven: float) -> _Left:
     k = len(matrix)
     mean = max(float(np.trace(matrix)) / k, blur + noise / math.sqrt(k))
     rest = (matrix + matrix.T) / 2.0 - mean * np.eye(k)
-    keep = kept(rest, k * (k + 1) / 2.0 * noise**2)
+    keep = kept(float(np.sum(rest * rest)), k * (k + 1) / 2.0 * noise**2)
     values, axes = np.linalg.eigh(mean * np.eye(k) + keep * rest)
     values = np.maximum(values, blur)
     unsure = noise * math.sqrt((k - 1) * keep**2 + 1.0 / k)

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard import kernels
-from tailguard.default.averaging import geometric, shrink, slope_noise
+from tailguard.default.averaging import geometric
 from tailguard.default.choice import is_hinted
 from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import locate_known, narrowed, narrowed_target
@@ -48,6 +48,7 @@ from tailguard.default.newton import Averaged, Curvature, Iterate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.recalibration import Fit
 from tailguard.default.rows import Target, mean_of
+from tailguard.default.shrinkage import kept, shrink, slope_noise
 from tailguard.default.whitening import CORRELATION_FLOOR, RIDGE, Design
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
@@ -191,23 +192,18 @@ def whitened(queries: Queries, columns: Columns, intercept: bool, share: float) 
         variance = sd * sd / 2.0 / weight**2
         common = float(np.mean(G[0, 1:])) / weight
         apart = G[0, 1:] / weight - common
-        common *= _kept(common * common, variance / d)
-        shift = common + apart * _kept(float(apart @ apart), (d - 1) * variance)
+        common *= kept(common * common, variance / d)
+        shift = common + apart * kept(float(apart @ apart), (d - 1) * variance)
     S = G[1:, 1:] - weight * np.outer(shift, shift)
     level = max(float(np.trace(S)) / d, 2.0 * sd / math.sqrt(d), DIAGONAL)
     apart = S - level * np.eye(d)
-    keep = _kept(float(np.sum(apart * apart)), sd * sd * d * (d + 1) / 2.0)
+    keep = kept(float(np.sum(apart * apart)), sd * sd * d * (d + 1) / 2.0)
     values, V = np.linalg.eigh(level * np.eye(d) + keep * apart)
     found = np.maximum(values, 0.0)
     values = np.maximum(found + RIDGE * keep * sd * math.sqrt(2.0 * d), CORRELATION_FLOOR * level)
     felt = CONTRACTION * np.maximum(np.append(1.0, found / values), LEAST_CONTRACTION)
     design = replace(raw, shift=shift, whitening=V / np.sqrt(values), covariance=(V * values) @ V.T / weight)
     return design, Curvature.flat(d + 1, 1.0, felt)
-
-
-def _kept(square: float, noise: float) -> float:
-    """How much of something remains whose square is known with so much noise: James and Stein's factor."""
-    return max(0.0, 1.0 - noise / max(square, 1e-300))
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,6 +32,7 @@ from tailguard import kernels
 from tailguard.default.columns import Columns
 from tailguard.default.newton import Curvature
 from tailguard.default.rows import DesignGram, DesignRows, Fitted
+from tailguard.default.shrinkage import kept
 from tailguard.means.queries import Noisy, Queries
 
 Array = NDArray[np.float64]
@@ -211,7 +212,7 @@ def decorrelate(queries: Queries, raw: Design, certain: float | None = None, gla
     noise = sd**2 / 2.0 / np.outer(v, v)
     np.fill_diagonal(C, 0.0)
     np.fill_diagonal(noise, 0.0)
-    keep = kept(C, float(noise.sum()))
+    keep = kept(float(np.sum(C * C)), float(noise.sum()))
     parts = np.full((d, d), keep)
     if certain is not None:
         parts = np.maximum(keep, 1.0 - certain**2 * noise / np.maximum(C * C, 1e-300))
@@ -281,7 +282,8 @@ def bounded(H: Array, sd: float) -> Curvature:
     level = min(1.5, max(0.05, float(np.trace(H)) / p))
     on = np.diag(np.diag(H) - level)
     off = H - np.diag(np.diag(H))
-    keep_on, keep_off = kept(on, p * sd**2), kept(off, p * (p - 1) / 2.0 * sd**2)
+    keep_on = kept(float(np.sum(on * on)), p * sd**2)
+    keep_off = kept(float(np.sum(off * off)), p * (p - 1) / 2.0 * sd**2)
     noise = sd * math.hypot(DIAGONAL * keep_on, math.sqrt(2.0 * p) * keep_off)
     values, V = np.linalg.eigh(level * np.eye(p) + keep_on * on + keep_off * off)
     values = np.maximum(values, 0.0)
@@ -289,11 +291,6 @@ def bounded(H: Array, sd: float) -> Curvature:
     floored = np.where(raised <= CURVATURE_FLOOR * level, raised - values, 0.0)
     found = np.minimum(np.maximum(values, LEAST_CURVATURE * level), raised - floored)
     return Curvature(V, raised, found, floored)
-
-
-def kept(found: Array, noise: float) -> float:
-    """Fraction of a matrix that is no noise, whose squares are expected to add up to so much."""
-    return 1.0 - min(1.0, noise / max(float(np.sum(found * found)), 1e-300))
 
 
 def gram_noise(queries: Queries, design: Design, share: float) -> float:
