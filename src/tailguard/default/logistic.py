@@ -38,6 +38,7 @@ from tailguard.default.shrinkage import slope_noise
 from tailguard.default.whitening import Design, decorrelate, standardised
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
+from tailguard.privacy.roots import root_of
 
 Array = NDArray[np.float64]
 
@@ -181,10 +182,8 @@ def _as_common(level: float, line: Array, mass: Array, ones: Ones) -> float:
     bound = min(max(found, low), high)
     if bound == found:
         return level
-    from scipy.optimize import brentq
-
     furthest = 50.0 + float(np.max(np.abs(line)))
-    return float(np.clip(brentq(lambda at: share(at) - bound, -furthest, furthest), *LIMITS))
+    return float(np.clip(root_of(lambda at: share(at) - bound, -furthest, furthest, xtol=2e-12), *LIMITS))
 
 
 def _likely(change: float, noise: float, expected: float) -> float:

@@ -82,7 +82,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
-from scipy.spatial.distance import cdist
 
 __all__ = [
     "CentreParameters",
@@ -361,6 +360,8 @@ def _centre_and_score(points: NDArray[np.float64], diameter: float, q: int, deca
 
     Memory is m (m - t0 + 1) floats plus one block of rows of the distance matrix.
     """
+    from scipy.spatial.distance import cdist  # a tenth of the time of importing all of tailguard
+
     m = points.shape[0]
     t0 = _majority(m)
     radii = np.empty((m, m - t0 + 1))  # column s is r(t0 + s)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from tailguard.engines import Engine
 from tailguard.privacy import Budget, Event, Gaussian, NoiseSource, Selection, exact_rate
+from tailguard.privacy.roots import root_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def coin(runs: float, heads: int) -> float:
     least, most = 2.0**-31, 1.0 - 2.0**-31
     if Selection(0.0, most, heads).runs >= runs:
         return most
-    return exact_rate(brentq(lambda stop: Selection(0.0, stop, heads).runs - runs, least, most, xtol=1e-12))
+    return exact_rate(root_of(lambda stop: Selection(0.0, stop, heads).runs - runs, least, most, xtol=1e-12))
 
 
 def secret_runs(run: Selection, noise: NoiseSource) -> int:

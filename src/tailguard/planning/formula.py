@@ -45,6 +45,7 @@ import numpy as np
 
 from tailguard._checks import count, one_of, positive, probability, within
 from tailguard.privacy import default_delta, gdp_mu
+from tailguard.privacy.roots import root_of
 
 Model = Literal["ridge", "huber", "logistic", "mean"]
 Tails = Literal["light", "heavy"]
@@ -277,11 +278,11 @@ def logistic_moments(sd: float, rate: float) -> tuple[float, float, float]:
 @cache
 def log_odds_level(sd: float, rate: float) -> float:
     """Return the mean of normal log-odds whose average probability is ``rate``."""
-    from scipy.optimize import brentq
-
     points, weights = np.polynomial.hermite_e.hermegauss(61)
     weights = weights / weights.sum()
-    return float(brentq(lambda m: float(weights @ (1.0 / (1.0 + np.exp(-(m + sd * points))))) - rate, -60.0, 60.0))
+    return root_of(
+        lambda m: float(weights @ (1.0 / (1.0 + np.exp(-(m + sd * points))))) - rate, -60.0, 60.0, xtol=2e-12
+    )
 
 
 def _default_facts(s: Situation) -> tuple[float, int]:

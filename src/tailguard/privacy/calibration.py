@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from scipy.optimize import brentq
-
 from tailguard import _checks
 from tailguard.privacy.accounting import _TAIL_SHARE, GRID_PRICE, epsilon_of
 from tailguard.privacy.budget import Budget, OverBudgetError
 from tailguard.privacy.concentrated import zcdp_rho
 from tailguard.privacy.events import Gaussian, PoissonGaussian, Relation, Selection, check_relation
 from tailguard.privacy.gaussian import gdp_mu
+from tailguard.privacy.roots import root_of
 from tailguard.privacy.subsampled import (
     Sampled,
     sampled_bound,
@@ -176,7 +175,7 @@ def selection_mu(
             )
     if spent(high) <= target:
         return high
-    mu = math.exp(brentq(excess, math.log(low), math.log(high), xtol=1e-7))
+    mu = math.exp(root_of(excess, math.log(low), math.log(high), xtol=1e-7))
     while spent(mu) > target:
         mu *= 1.0 - 1e-7
     return mu

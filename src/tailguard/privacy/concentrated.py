@@ -16,10 +16,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from scipy.optimize import brentq
-
 from tailguard import _checks
 from tailguard.privacy.gaussian import SAFETY, gdp_mu
+from tailguard.privacy.roots import root_of, rounded_down, rounded_up
 
 # Above it the textbook conversion is as good as any, and the tight one is rounding.
 _LARGE_RHO = 1e12
@@ -37,7 +36,7 @@ def _log_delta(rho: float, epsilon: float) -> float:
     low, high = -min(3.0 * rho + 1.0, 700.0), math.log((epsilon + 1.0) / (2.0 * rho) + 1.0)
     if slope(low) >= 0.0:
         return 0.0
-    u = brentq(slope, low, high, xtol=1e-12)
+    u = root_of(slope, low, high, xtol=1e-12)
     less_one = math.exp(u)
     log_alpha = math.log1p(less_one)
     log_delta = less_one * ((1.0 + less_one) * rho - epsilon + u - log_alpha) - log_alpha
@@ -102,11 +101,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return high * (1.0 + SAFETY)
     while _log_delta(rho, high) > target:
         high *= 1.0 + 1e-6
-    root = float(brentq(lambda e: _log_delta(rho, e) - target, 0.0, high, xtol=1e-15 * high, rtol=1e-13))
-    step = SAFETY * root
-    while _log_delta(rho, root + step) > target:
-        step *= 2.0
-    return root + step
+    root = root_of(lambda e: _log_delta(rho, e) - target, 0.0, high, xtol=1e-15 * high, rtol=1e-13)
+    return rounded_up(root, SAFETY * root, lambda e: _log_delta(rho, e) <= target)
 
 
 @lru_cache(maxsize=1024)
@@ -144,17 +140,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
         low *= 0.5
     while _log_delta(high, epsilon) <= target:
         high *= 2.0
-    root = math.exp(
-        brentq(
-            lambda u: _log_delta(math.exp(u), epsilon) - target,
-            math.log(low),
-            math.log(high),
-            xtol=1e-14,
-            rtol=1e-14,
-        )
-    )
-    step = SAFETY
+    ends = math.log(low), math.log(high)
+    root = math.exp(root_of(lambda u: _log_delta(math.exp(u), epsilon) - target, *ends, xtol=1e-14))
     # Checked with the function that prices, whose own rounding is upwards.
-    while zcdp_epsilon(root * (1.0 - step), delta) > epsilon:
-        step *= 2.0
-    return root * (1.0 - step)
+    return rounded_down(root, SAFETY, lambda rho: zcdp_epsilon(rho, delta) <= epsilon)

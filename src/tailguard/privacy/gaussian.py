@@ -23,10 +23,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtri
 
 from tailguard import _checks
+from tailguard.privacy.roots import root_of, rounded_down, rounded_up
 
 # The curve is evaluated to about 1e-11 relative; answers are moved by this much to the safe side.
 SAFETY = 1e-9
@@ -149,11 +149,8 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return high
     while _log_delta(mu, high) > target:
         high = 2.0 * high if high > 0.0 else mu
-    root = float(brentq(lambda e: _log_delta(mu, e) - target, 0.0, high, xtol=1e-15 * high, rtol=1e-14))
-    step = SAFETY * root
-    while _log_delta(mu, root + step) > target:
-        step *= 2.0
-    return root + step
+    root = root_of(lambda e: _log_delta(mu, e) - target, 0.0, high, xtol=1e-15 * high)
+    return rounded_up(root, SAFETY * root, lambda e: _log_delta(mu, e) <= target)
 
 
 @lru_cache(maxsize=1024)
@@ -188,16 +185,6 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         high *= 2.0
     if low == high:
         low *= 0.5
-    root = math.exp(
-        brentq(
-            lambda u: max(_log_delta(math.exp(u), epsilon), -1e6) - target,
-            math.log(low),
-            math.log(high),
-            xtol=1e-14,
-            rtol=1e-14,
-        )
-    )
-    step = SAFETY
-    while _log_delta(root * (1.0 - step), epsilon) > target:
-        step *= 2.0
-    return root * (1.0 - step)
+    ends = math.log(low), math.log(high)
+    root = math.exp(root_of(lambda u: max(_log_delta(math.exp(u), epsilon), -1e6) - target, *ends, xtol=1e-14))
+    return rounded_down(root, SAFETY, lambda mu: _log_delta(mu, epsilon) <= target)

@@ -50,11 +50,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri_exp
 
 from tailguard.privacy.concentrated import zcdp_epsilon
 from tailguard.privacy.gaussian import SAFETY, log_deltas
+from tailguard.privacy.roots import root_of, rounded_up
 
 # Cells of the grid, from e^-30 of the peak up to it, the finer the nearer.  Ten times as many change epsilon by less
 # than 1e-3 of itself.
@@ -132,7 +132,7 @@ def _peak(mu: float, stop: float) -> float:
         log_d = math.log(stop + (1.0 - stop) * better) - math.log(stop + (1.0 - stop) * math.exp(log_u))
         return -mu * z - 0.5 * mu * mu - log_d
 
-    return min(0.0, float(brentq(slope, -700.0, -1e-12, xtol=1e-12)) + 1e-9)
+    return min(0.0, root_of(slope, -700.0, -1e-12, xtol=1e-12) + 1e-9)
 
 
 def concentrated_shift(one: Chosen) -> float:
@@ -188,12 +188,9 @@ def _mixture_epsilon(mixture: Hinges, mu: float, delta: float) -> float:
     high = mu
     while log_delta(mixture, mu, high) > target:
         high *= 2.0
-    ends = {"a": 0.0, "b": high, "xtol": max(1e-12 * high, 1e-300), "rtol": 1e-10}
-    root = float(brentq(lambda e: max(log_delta(mixture, mu, e), -1e6) - target, **ends))
-    step = SAFETY * high
-    while log_delta(mixture, mu, root + step) > target:
-        step *= 2.0
-    return root + step
+    exact = {"xtol": max(1e-12 * high, 1e-300), "rtol": 1e-10}
+    root = root_of(lambda e: max(log_delta(mixture, mu, e), -1e6) - target, 0.0, high, **exact)
+    return rounded_up(root, SAFETY * high, lambda e: log_delta(mixture, mu, e) <= target)
 
 
 def log_delta(mixture: Hinges, mu: float, epsilon: float) -> float:

@@ -25,12 +25,12 @@ from dataclasses import astuple, dataclass, replace
 from functools import lru_cache, reduce
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from tailguard import _checks
 from tailguard.privacy.gaussian import gdp_epsilon
 from tailguard.privacy.loss_distribution import Losses, one_release
+from tailguard.privacy.roots import root_of
 
 _ORDERS = np.concatenate([np.arange(2, 65), np.arange(72, 257, 8), 2 ** np.arange(9, 13)])
 # Grid of the privacy loss distribution.  A row that is not in the sample moves the loss by
@@ -173,7 +173,7 @@ def _least_epsilon(log_curve: Callable[[float], float], delta: float, start: flo
     if excess(0.0) <= 0.0:
         return 0.0
     with np.errstate(all="ignore"):  # a curve that is flat to rounding has no root to speak of
-        root = float(brentq(excess, 0.0, high, xtol=1e-7 * high, rtol=1e-7))
+        root = root_of(excess, 0.0, high, xtol=1e-7 * high, rtol=1e-7)
     if not math.isfinite(root):
         return high
     step = 1e-6
