@@ -28,6 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import designs
 import numpy as np
+import page
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -38,7 +39,6 @@ Array = NDArray[np.float64]
 D = 5
 ROWS, EPSILONS = (10_000, 100_000), (0.5, 1.0)
 FIRST_SEED = 50_000  # constants of the package were chosen on runs from 20,000 on
-MARK = "<!-- figures of benchmarks/interval_coverage.py -->"
 PREVALENCES = np.geomspace(0.5, 0.1, D)
 CONDITION = 100.0
 
@@ -334,8 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = tables(cells)
     print(text)
     if given.page is not None:
-        before, _, after = given.page.read_text(encoding="utf-8").split(MARK)
-        given.page.write_text(f"{before}{MARK}\n\n{text}\n{MARK}{after}", encoding="utf-8")
+        page.put(given.page, "intervals", text)
 
 
 if __name__ == "__main__":

@@ -371,7 +371,7 @@ def test_the_study_of_coverage_runs_and_writes_its_page(tmp_path, monkeypatch, c
     import interval_coverage as study
 
     page, figures = tmp_path / "page.md", tmp_path / "figures.json"
-    page.write_text(f"before\n{study.MARK}\nold\n{study.MARK}\nafter\n", encoding="utf-8")
+    page.write_text("before\n<!-- intervals: begin -->\nold\n<!-- intervals: end -->\nafter\n", encoding="utf-8")
     study.main(["--runs", "1", "--rows", "3000", "--json", str(figures), "--page", str(page)])
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")

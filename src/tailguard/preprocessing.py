@@ -20,7 +20,7 @@ from tailguard.engines import Data, elsewhere, engine_for
 from tailguard.engines.grouped import split
 from tailguard.hints import Hints
 from tailguard.linear_model.rows import checked_rows, persons, remember
-from tailguard.privacy import PrivacyReport
+from tailguard.privacy import Budget, PrivacyReport
 
 _LARGEST = 1e150  # scaled value
 
@@ -78,7 +78,7 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: float | Budget = 1.0,
         delta: float | None = None,
         *,
         hints: Hints | None = None,

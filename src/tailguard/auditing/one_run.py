@@ -20,7 +20,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from tailguard._checks import count, probability, within
@@ -29,7 +28,6 @@ from tailguard.auditing.result import AuditResult
 from tailguard.auditing.runs import Runner
 from tailguard.auditing.shipped import find
 
-Array = NDArray[np.float64]
 FRACTIONS = (0.02, 0.05, 0.2, 1.0)
 # Names the streams of this audit, apart from those of two tables.
 _STREAM = 7

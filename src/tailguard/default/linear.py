@@ -1,21 +1,21 @@
 r"""The default for linear regression: stage C, on the columns of stage A and the design of stage B.
 
-Damped Newton steps on the score ``w a clip(r, -c, c)`` of a row with design vector a, Mallows weight w and
-residual r:
-   ``|w a| <= R``, so one row moves its sum by at most ``2 R c``. Clip c is a private quantile of ``|r|``, asked for
-   again at every step. Two clips, because there are two targets:
+Damped Newton steps on the score ``w a clip(r, -c, c)`` of a row with design vector a, Mallows weight w and residual r.
+Since ``|w a| <= R``, one row moves the sum by at most ``2 R c``. The clip c is a private quantile of ``|r|``, asked for
+again at every step. There are two clips, because there are two targets:
 
-   * *wide*: the clip widens with n, until clipping bias and privacy noise balance, and where it is far out it is
-     stretched to make up for the tail beyond (`rows.Clip`): slopes of the mean, noisy;
-   * *narrow*: the 65 % quantile (55 % for the bulk): slopes of the bulk (Huber's), quiet.
+* *wide*: the clip widens with n, until clipping bias and privacy noise balance, and where it is far out it is
+  stretched to make up for the tail beyond (`rows.Clip`): slopes of the mean, noisy;
+* *narrow*: the 65 % quantile (55 % for the bulk): slopes of the bulk (Huber's), quiet.
 
-   For the bulk all steps are narrow. For the mean the first are wide: where the noise does not depend on x both targets
-   have the same slopes. So it is asked, after the first wide steps, whether residuals are larger (or smaller) where the
-   line is: costs and payments are like that. If so, all further steps are wide, and wider. If not, they are narrow,
-   less so where tails are light. Where noise is next to nothing both kinds of slopes are compared then, and if they
-   differ the rest of the steps are wide. If not, it is asked in which direction, if in any, residuals widen: with
-   skewed noise that is where the two targets differ.
-   Then it is asked whether the line holds for the few rows whose features are far out (`extent`).
+For the bulk all steps are narrow. For the mean the first are wide, and what the rows say decides about the others:
+
+1. Are residuals larger (or smaller) where the line is? Costs and payments are like that. Then all steps are wide.
+2. If not, steps are narrow, less so where tails are light: where the noise does not depend on x both targets have the
+   same slopes. Where noise is next to nothing both kinds of slopes are compared, and if they differ the rest is wide.
+3. If not, in which direction, if in any, do residuals widen? With skewed noise that is where the two targets differ.
+
+Then it is asked whether the line holds for the few rows whose features are far out (`extent`).
 
 Stage D, tilt and level, is that of all fits (`recalibration`): the tilt is for the mean, along the line where residuals
 are uneven along it, and else in the direction in which they widen. The intercept is that of the mean in either target.
@@ -23,7 +23,7 @@ are uneven along it, and else in the direction in which they widen. The intercep
 =================  ===================================================  ==========================  =================
 query              one row                                              L2 sensitivity of the sum   share
 =================  ===================================================  ==========================  =================
-steps, clip        1{abs(r) <= grid}, one count a level, one before     sqrt(levels + 1)            .03, bulk .035
+steps, clip        1{abs(r) <= grid}, one count a level, one before     1 for each                  .03, bulk .035
 steps, score       w a c(r), c at most its bound b                      2 R b                       what is left
 uneven, mean only  (a u, a, u/2), a = min(abs(r)/c, 1) - 1/2            sqrt(3)                     .01
 clip, light tails  1{abs(r) <= one point}                               1                           .006

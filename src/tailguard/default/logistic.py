@@ -2,17 +2,18 @@ r"""The default for logistic regression with two classes.
 
 Newton steps on the score ``w a (p - y)/max(p, 1 - p)``. The weights w and 1/max(p, 1 - p) depend on the
 features only, so the equations are still solved by the true coefficients (Fisher consistency), and ``|score| <= R``:
-no clip is needed. The derivative of the score is not asked for: it is that of normal features, rescaled by
-what the first Gram matrix found (`derivative`), and the gradients of all steps are pooled (`pooling`), so that a wrong
-derivative costs a step and not the result. Then level and multiplier of the fitted line are recalibrated by a Newton
-step in two dimensions: the weights make the bulk of the rows decide, and a line that fits the bulk can be too steep.
+no clip is needed. The derivative of the score is not asked for: it is a mean over points that stand for rows
+(`stand_ins`), rescaled by what the first Gram matrix found (`derivative`), and the gradients of all steps are pooled
+(`pooling`), so that a wrong derivative costs a step and not the result. Then level and multiplier of the fitted line
+are recalibrated by a Newton step in two dimensions: the weights make the bulk of the rows decide, and a line that fits
+the bulk can be too steep.
 
 =================  =====================================  ==========================  =========================
 query              one row                                L2 sensitivity of the sum   share
 =================  =====================================  ==========================  =========================
 prevalence         1{y > 0}                               1                           at most .03
 steps              score                                  2 R                         what is left
-instrument         (u, u^2), abs(u) <= 1                  sqrt(5)                     .01
+instrument         (u, u^2 - 1/2), abs(u) <= 1            sqrt(5)                     .01
 recalibration      (s, s u), abs(s) <= 1                  2 sqrt(2)                   at most .03
 =================  =====================================  ==========================  =========================
 """

@@ -7,9 +7,9 @@ mean over the labels is ``sum_k p_k t_k (m - e_k) = 0``: the true coefficients s
 has norm at most R whatever the label. Without the weights (t = 1, m = p) only the least likely label would have that
 norm, and likely ones less than the noise is made for: with five classes that costs a sixth of the privacy noise.
 
-The derivative of the score couples all classes with all features. It is that of fixed public points, normal in whitened
-coordinates, rescaled by what the first Gram matrix found (`derivative`): a full Newton step without another look at the
-data. The gradients of all steps are pooled (`pooling`).
+The derivative of the score couples all classes with all features. It is a mean over points that stand for rows
+(`stand_ins`), rescaled by what the first Gram matrix found (`derivative`): a full Newton step without another look at
+the data. The gradients of all steps are pooled (`pooling`).
 
 =================  =====================================  ==========================  =========================
 query              one row                                L2 sensitivity of the sum   share

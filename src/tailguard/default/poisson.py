@@ -17,9 +17,9 @@ about the same factor, and so is the level: two numbers, which stage D (`recalib
 =================  =====================================  ==========================  =========================
 query              one row                                L2 sensitivity of the sum   share
 =================  =====================================  ==========================  =========================
-clip               1{abs(r) <= grid}, one count a level   sqrt(levels)                .03 in all
+clip               1{abs(r) <= grid}, one count a level   1 for each                  .03 in all
 steps              w a clip(r, c)                         2 R c                       what is left
-tail               1{abs(r) <= grid}, one count a level   sqrt(levels)                1/4 of the level's
+tail               1{abs(r) <= grid}, one count a level   1 for each                  1/4 of the level's
 tilt               c(r) clip(u - centre, 1)               2 b                         .10, not in small fits
 level              c(r)                                   2 b                         all that is left
 =================  =====================================  ==========================  =========================

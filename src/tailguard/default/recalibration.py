@@ -9,7 +9,7 @@ noise allows.
 =================  ===================================================  ==========================  =================
 query              one row                                              L2 sensitivity of the sum   share
 =================  ===================================================  ==========================  =================
-tail               1{abs(r) <= grid}, one count a level                 sqrt(levels)                1/4 of the level's
+tail               1{abs(r) <= grid}, one count a level                 1 for each                  1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
 tilt               c(r) clip(u - centre, 1)                             2 b                         .10
 level              c(r)                                                 2 b                         all that is left

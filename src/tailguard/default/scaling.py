@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -40,8 +39,7 @@ def scale_columns(queries: Queries, known: Known | None) -> Columns:
     else:
         columns = narrowed(locate(queries, "features", d, *LOOK), known)
     bound = BOUND * columns.scale
-    every: Any = range(d)
-    powers = ColumnMoments("features", tuple(every), tuple(columns.mean.tolist()), tuple(bound.tolist()))
+    powers = ColumnMoments("features", tuple(range(d)), tuple(columns.mean.tolist()), tuple(bound.tolist()))
     moments, sd = queries.mean("closer look", powers, powers.width, powers.length, queries.account.left)
     first, second = np.clip(moments[:d], -1.0, 1.0), np.clip(moments[d:] + 1.0, 0.0, 1.0)
     variance = second - first**2

@@ -31,7 +31,6 @@ from tailguard.kernels.triton_passes import (
     moments,
 )
 
-MOST_COLUMNS = 256  # a tile of design vectors, 16 rows of them, stays in registers
 VALUES = 2048  # of a tile of rows
 STORED = 2**25  # values of design vectors that are kept at a time
 PIECE = 2**14  # rows whose products of 19 + 19 bits add up exactly in float64

@@ -20,7 +20,7 @@ from tailguard.intervals import WithIntervals
 from tailguard.linear_model.methods import METHODS, fit_method
 from tailguard.linear_model.rows import checked_rows, checked_target, named_target, persons, remember
 from tailguard.losses import Loss
-from tailguard.privacy import PrivacyReport
+from tailguard.privacy import Budget, PrivacyReport
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: float | Budget = 1.0,
         delta: float | None = None,
         *,
         alpha: float = 0.0,
@@ -143,16 +143,16 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
 
     def _fit_auto(self, loss: Loss, X: NDArray[Any], y: Array) -> LinearModel:
         options = DefaultOptions(
-            self.epsilon,
-            self.delta,
-            self.alpha,
-            self.fit_intercept,
-            self.allow_large_delta,
-            self.random_state,
-            self.threads,
-            self.inference,
-            self.hints,
-            getattr(self, "feature_names_in_", None),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            alpha=self.alpha,
+            fit_intercept=self.fit_intercept,
+            allow_large_delta=self.allow_large_delta,
+            random_state=self.random_state,
+            threads=self.threads,
+            inference=self.inference,
+            hints=self.hints,
+            names=getattr(self, "feature_names_in_", None),
         )
         return fit_default(loss, X, y, options)
 

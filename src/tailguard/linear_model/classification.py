@@ -18,6 +18,7 @@ from tailguard.engines.labels import encode
 from tailguard.hints import Hints
 from tailguard.linear_model.base import Array, PrivateLinearModel
 from tailguard.losses import Logistic, Loss, Multinomial
+from tailguard.privacy import Budget
 
 
 class PrivateLogisticRegression(ClassifierMixin, PrivateLinearModel):
@@ -48,7 +49,7 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateLinearModel):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: float | Budget = 1.0,
         delta: float | None = None,
         *,
         classes: ArrayLike | None = None,

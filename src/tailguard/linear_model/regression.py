@@ -14,6 +14,7 @@ from tailguard.engines import Data, Engine, engine_for
 from tailguard.hints import Hints
 from tailguard.linear_model.base import Array, PrivateLinearModel
 from tailguard.losses import Huber, Loss, Poisson, Squared
+from tailguard.privacy import Budget
 
 
 class _PrivateRegressor(RegressorMixin, PrivateLinearModel):
@@ -33,7 +34,12 @@ class _PrivateRegressor(RegressorMixin, PrivateLinearModel):
             Predictions; for rows of Dask, a Dask array on the workers. Lines of ``method="auto"``, without intervals,
             stay within twice the released range of the target.
         """
-        return self._predictor(X)
+        return cast(Array, self._predictor(X, self._response))
+
+    @staticmethod
+    def _response(z: Array) -> Array:
+        """Predicted targets, by the linear predictor."""
+        return z
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -67,7 +73,7 @@ class PrivateRidge(_PrivateRegressor):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
+    epsilon : float or Budget, default=1.0
         The promise: smaller is more private.
     delta : float, optional
         Default ``min(1e-6, n**-1.5)``.
@@ -157,7 +163,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: float | Budget = 1.0,
         delta: float | None = None,
         *,
         threshold: float = 1.345,
@@ -221,5 +227,9 @@ class PrivatePoissonRegressor(_PrivateRegressor):
         ndarray of shape (n,)
             Positive numbers.
         """
+        return cast(Array, self._predictor(X, self._response))
+
+    @staticmethod
+    def _response(z: Array) -> Array:
         with np.errstate(under="ignore"):
-            return cast(Array, self._predictor(X, lambda z: np.exp(np.minimum(z, 700.0))))
+            return np.asarray(np.exp(np.minimum(z, 700.0)))

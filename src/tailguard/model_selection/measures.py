@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tailguard.default.columns import locate
 from tailguard.engines import Engine
-from tailguard.linear_model import PrivatePoissonRegressor
 from tailguard.means.queries import Queries
 from tailguard.privacy import Account, Budget, Gaussian, NoiseSource
 
@@ -59,9 +58,7 @@ class Numbers:
 
     def gains(self, model: Any, X: NDArray[Any], y: Array) -> Array:
         """Gain of every row; one without a target gains nothing."""
-        predicted = model._predictor_of(X)
-        if isinstance(model, PrivatePoissonRegressor):
-            predicted = np.exp(np.minimum(predicted, 700.0))
+        predicted = model._response(model._predictor_of(X))
         # Beyond both by some bounds the gain does not depend on y any more: an infinite target is taken back to there.
         around = 4.0 * self.bound
         y = np.clip(y, np.minimum(self.centre, predicted) - around, np.maximum(self.centre, predicted) + around)

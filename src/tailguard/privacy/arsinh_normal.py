@@ -84,14 +84,13 @@ from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tailguard import _checks
 from tailguard.privacy.noise import NoiseSource
 
 __all__ = [
     "ArsinhParameters",
-    "arsinh_noise",
     "arsinh_parameters",
     "arsinh_sd",
     "exact_normals",
@@ -218,20 +217,6 @@ def arsinh_sd(sigma: float) -> float:
     return math.sqrt(0.5 * math.expm1(2.0 * sigma**2)) / sigma
 
 
-def arsinh_noise(normals: ArrayLike, sigma: float) -> _Array:
-    """Return ``Z = sinh(sigma Y) / sigma`` for the standard normals Y.
-
-    Parameters
-    ----------
-    normals : array-like
-        Standard normals; see "Floating point" in the module docstring for where to take them from.
-    sigma : float
-        Shape of the noise, positive.
-    """
-    sigma = _checks.positive("sigma", sigma)
-    return np.sinh(sigma * np.asarray(normals, dtype=np.float64)) / sigma
-
-
 @dataclass(frozen=True)
 class ArsinhParameters:
     """Public parameters of one release ``f + (S/s) Z``.
@@ -260,11 +245,6 @@ class ArsinhParameters:
     def rho(self) -> float:
         """The certified price, ``K^2/2``-zCDP."""
         return 0.5 * self.lipschitz**2
-
-    @property
-    def noise_sd_factor(self) -> float:
-        """Standard deviation of the noise per unit of S, ``sd(Z)/s``."""
-        return arsinh_sd(self.sigma) / self.s
 
 
 def _certified(s: float, t: float, sigma: float) -> float:
