@@ -81,11 +81,13 @@ MOST = 0.17  # columns, over the square of epsilon/mu, up to which pure noise is
 SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.04)
 REACH, REACH_WINDOW, FALL = (250.0, 0.15, 0.08), (80.0, 0.15, 0.08), (80.0, 0.05, 0.02)
 ZEROS, AGAIN, SPARED = (50.0, 0.06, 0.03), 0.4, 0.4  # for a column of zeros; what they leave for the rest
+SELDOM, SPARED_SELDOM = 0.45, 0.25  # for values that few rows have; what that leaves
 LOST, MISSING = (100.0, 0.05, 0.02), (50.0, 0.05, 0.02)  # for rows outside a window, and missing ones;
 KEPT = 0.15  # what these, and what follows, leave
 TINY = -12.0  # exponent of a size that zeros may be behind,
 NEGLIGIBLE = 2.0**-20  # and its part of a public range
 LARGE, RARE = 0.2, 0.2  # of the others, those beyond their quantile; of all, the most that is worth a question
+MOST_OF_THEM = 0.5  # of the others that a quantile may leave beyond it: with fewer rows one asks where they are
 # n epsilon from which on there are questions of place, of a reach in windows and of finer bins, and of any reach.
 PLACED, WINDOWED, REACHED = 330.0, 900.0, 2500.0
 COMPLETE = 1000.0  # and of missing ones
@@ -100,10 +102,15 @@ NEARER = 0.25  # by which a reach that is half an octave nearer is likelier
 # Clip over size before there is a reach: with few rows, in general, and of one sign with more rows; and the least with
 # one, and in a window.
 CLIP_OF_FEW, CLIP, CLIP_SIDED, ENDS, ENDS_WINDOW = 1.75, 2.0, 2.5, 1.4, 1.75
+CLIP_SELDOM = 1.4  # the same of values that few rows have
 CUT_OFF, SLOWEST = 4.0, 0.85  # fraction beyond a clip, over the noise; slope of a tail
 FURTHEST = (4.0, 12.0)  # clip over reach, with values of both signs, whose tails make up for each other, and of one
 # No size is likelier than a smaller one: that would undo it.
 PRIOR = -2.0 * np.log1p(np.maximum(np.append(-np.inf, TOPS) - 3.0, 0.0) / 4.0)
+# Exponents in which values that few rows have are together. That there are none is likelier, in logarithms, than any
+# size of them, and more exponents are less likely than one.
+OCTAVES, NONE, SPREAD = (1, 2, 4), 9.0, 3.0
+TOGETHER = np.concatenate([[NONE], *(PRIOR[width:] - SPREAD * math.log2(width) for width in OCTAVES)])
 REACHES = 2.0 ** np.arange(-6.0, 8.01, 0.5)  # in units of a size,
 REACHES_WINDOW = 2.0 ** np.arange(-6.0, 13.01, 0.5)  # and of a window, as far as the size that it was found in
 # Rows so many reaches from a window are far outside of it; how sure a number of them, and of missing ones, must be.
@@ -137,6 +144,16 @@ def scores_of_sides(within: Integers, sides: Sequence[int]) -> Integers:
     return np.array([-other[side] for side in sides])
 
 
+def scores_together(within: Integers) -> tuple[Integers, Integers]:
+    """Rows in so many neighbouring exponents, by `TOGETHER`, and the last of these bins; first none, in bin 0."""
+    upto = np.cumsum(within) - within[0]
+    tops, scores = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+    for width in OCTAVES:
+        tops.append(np.arange(width, len(within)))
+        scores.append(upto[width:] - upto[: len(within) - width])
+    return np.concatenate(tops), np.concatenate(scores)
+
+
 class Span(NamedTuple):
     """Where targets are clipped: ``reach`` from ``base``, on both sides or (1, -1) on one."""
 
@@ -144,6 +161,7 @@ class Span(NamedTuple):
     reach: float
     side: int
     beyond: float  # fraction of rows that may be outside
+    seldom: bool = False  # whether most rows are zero, and the size is that of few others
 
     @property
     def is_window(self) -> bool:
@@ -200,6 +218,8 @@ class _Questions:
             if others < 0.5 or place == 0:
                 share = min(AGAIN, self.queries.account.left - SPARED)
                 beyond = max(LARGE * others, self._beyond(SAFE, share)) if share > 0.0 else 1.0
+                if place == 0 and beyond > MOST_OF_THEM * others:
+                    return self._seldom()
                 place = self._size(share, beyond) if beyond < RARE else 0
         if place == 0:
             return None
@@ -210,6 +230,17 @@ class _Questions:
             finer = self._size(share, max(beyond, self._beyond(NEARLY, share)), top)
             top = top + 1.0 - BELOW + finer if finer else top
         return Span(0.0, 2.0 ** min(990.0, max(-990.0, top)), int(self.positive), beyond)
+
+    def _seldom(self) -> Span | None:
+        """The size of values that few rows have: where most of them are together; none if that is not clear."""
+        share = min(SELDOM, self.queries.account.left - SPARED_SELDOM)
+        if share <= 0.0:
+            return None
+        tops, scores = scores_together(self._sizes())
+        place = tops[self.queries.choose("size", scores, share, TOGETHER)]
+        if place == 0:
+            return None
+        return Span(0.0, 2.0 ** min(990.0, max(-990.0, float(TOPS[place - 1]))), int(self.positive), 0.0, seldom=True)
 
     def _zeros(self) -> float:
         """Fraction of targets that are zero, infinite or missing."""
@@ -289,6 +320,8 @@ class _Questions:
 
     def clipped(self, span: Span) -> Span:
         """Where to clip: further out than most rows, as far as the tail and the noise call for."""
+        if span.seldom:
+            return span._replace(reach=CLIP_SELDOM * span.reach)
         if self.strength < PLACED:
             return span._replace(reach=CLIP_OF_FEW * span.reach)
         share = self._share(REACH_WINDOW if span.is_window else REACH)
@@ -323,7 +356,7 @@ class _Questions:
         mean = min(span.reach, max(-span.reach, (found - span.base) / present))
         if span.side:
             mean = span.side * max(0.0, span.side * mean)
-        elif not span.is_window:
+        if span.seldom or not (span.side or span.is_window):
             mean = believed(mean, sd)
         return span.base + mean
 
@@ -345,7 +378,8 @@ class _Questions:
         share = self._share(MISSING)
         if self.strength < COMPLETE or not self._affords(share):
             return 1.0
-        every = Target(furthest=FINITE, low=1.0, high=1.0)  # a target is 1, and a missing one counts as 0
+        # A target is 1, and a missing one counts as 0. Infinite ones are missing, or at the end of a public range.
+        every = Target(furthest=FINITE if self.furthest < math.inf else math.inf, low=1.0, high=1.0)
         missing = self.queries.fraction("missing", int(self.queries.total(*self._sizes_of(every, (0.5,)))[0]), share)
         return 1.0 if missing < SURE * math.sqrt(2.0) / (self.strength * share) else max(FEWEST, 1.0 - missing)
 
