@@ -82,7 +82,7 @@ SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.04)
 REACH, REACH_WINDOW, FALL = (250.0, 0.15, 0.08), (80.0, 0.15, 0.08), (80.0, 0.05, 0.02)
 ZEROS, AGAIN, SPARED = (50.0, 0.06, 0.03), 0.4, 0.4  # for a column of zeros; what they leave for the rest
 SELDOM, SPARED_SELDOM = 0.45, 0.25  # for values that few rows have; what that leaves
-LOST, MISSING = (80.0, 0.04, 0.02), (50.0, 0.03, 0.015)  # for rows outside a window, and missing ones;
+LOST, MISSING = (80.0, 0.04, 0.02), 0.03  # for rows outside a window, and missing ones;
 KEPT = 0.15  # what these, and what follows, leave
 TINY = -12.0  # exponent of a size that zeros may be behind,
 NEGLIGIBLE = 2.0**-20  # and its part of a public range
@@ -113,7 +113,7 @@ OCTAVES, NONE, SPREAD = (1, 2, 4), 9.0, 3.0
 TOGETHER = np.concatenate([[NONE], *(PRIOR[width:] - SPREAD * math.log2(width) for width in OCTAVES)])
 REACHES = 2.0 ** np.arange(-6.0, 8.01, 0.5)  # in units of a size,
 REACHES_WINDOW = 2.0 ** np.arange(-6.0, 13.01, 0.5)  # and of a window, as far as the size that it was found in
-# Rows so many reaches from a window are far outside of it; how sure a number of them, and of missing ones, must be.
+# Rows so many reaches from a window are far outside of it; by how many standard deviations their number must be sure.
 OUTSIDE, SURE = 4.0, 2.0
 FINITE = float(np.finfo(float).max)  # beyond it nothing but infinity
 FEWEST = 0.05  # of the targets are taken to be present
@@ -375,13 +375,12 @@ class _Questions:
 
     def _present(self) -> float:
         """Fraction of targets that are neither missing nor infinite; those add nothing to the sum of a mean."""
-        share = self._share(MISSING)
-        if self.strength < COMPLETE or not self._affords(share):
+        if self.strength < COMPLETE or not self._affords(MISSING):
             return 1.0
         # A target is 1, and a missing one counts as 0. Infinite ones are missing, or at the end of a public range.
         every = Target(furthest=FINITE if self.furthest < math.inf else math.inf, low=1.0, high=1.0)
-        missing = self.queries.fraction("missing", int(self.queries.total(*self._sizes_of(every, (0.5,)))[0]), share)
-        return 1.0 if missing < SURE * math.sqrt(2.0) / (self.strength * share) else max(FEWEST, 1.0 - missing)
+        missing = self.queries.fraction("missing", int(self.queries.total(*self._sizes_of(every, (0.5,)))[0]), MISSING)
+        return min(1.0, max(FEWEST, 1.0 - believed(missing, 2.0 / (self.strength * MISSING))))
 
     def _sizes_of(self, targets: Target, grid: Iterable[float]) -> tuple[Sizes, tuple[int]]:
         """What counts sizes of targets, and the shape of the counts; **not released**."""
