@@ -21,8 +21,9 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tailguard as tg
+from tailguard.algorithms import METHOD_OF
 from tailguard.constraints import L2Ball
-from tailguard.linear_model.methods import METHODS
+from tailguard.linear_model.methods import METHODS, TAKES
 
 ESTIMATORS = {
     "ridge": tg.PrivateRidge,
@@ -85,6 +86,59 @@ def test_every_method_fits_and_predicts(name, method):
     assert not model.privacy_.private
     if method in ("auto", "clipped", "robust"):  # enough budget to find the signal, not just to run
         assert np.corrcoef(model.predict(X), y)[0, 1] > 0.3
+
+
+PARAMETERS = {
+    "clip": 3,
+    "v": 4.0,
+    "scale": 2.0,
+    "bounds": (-20.0, 20.0),
+    "constraint": L2Ball(10.0),
+    "blocks": 4,
+    "steps": 10,
+    "step_size": 0.1,
+    "batch_size": 100,
+}
+
+
+@every_estimator
+@pytest.mark.parametrize("method", METHODS)
+def test_a_parameter_that_a_method_would_ignore_is_refused(name, method):
+    """With its value, and the methods that take it; those refuse none of theirs."""
+    X, y = data(name, 300)
+    for parameter, value in PARAMETERS.items():
+        takers = [other for other in METHODS if parameter in TAKES[other]]
+        model = ESTIMATORS[name](20.0, method=method, random_state=0, **ARGUMENTS[method] | {parameter: value})
+        if method in takers:
+            model.fit(X, y)
+            continue
+        with pytest.raises(TypeError) as refused:
+            model.fit(X, y)
+        assert f"{parameter}={value!r} is not a parameter of method={method!r}" in str(refused.value)
+        assert str(refused.value).endswith(f"takes it, {', '.join(map(repr, takers))}.")
+    assert set(PARAMETERS) == {parameter for names in TAKES.values() for parameter in names}
+
+
+def test_the_default_takes_no_threshold():
+    X, y = data("huber", 300)
+    with pytest.raises(TypeError, match=r"threshold=2\.0 is not a parameter of method='auto'"):
+        tg.PrivateHuberRegressor(threshold=2.0).fit(X, y)
+    tg.PrivateHuberRegressor(threshold=2.0, method="clipped", clip=1.0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [*METHOD_OF.items(), ("Clipped", "clipped"), ("smooth", "smoothed"), ("Auto", "auto")],
+)
+def test_an_unknown_method_is_told_the_likely_one(given, meant):
+    X, y = data("ridge", 300)
+    with pytest.raises(ValueError, match=f"got '{given}'. Did you mean '{meant}'"):
+        tg.PrivateRidge(method=given).fit(X, y)
+    if meant != "auto":
+        with pytest.raises(ValueError, match=f"Did you mean '{meant}'"):
+            tg.minimize(tg.losses.Squared(), X, y, method=given, epsilon=1.0)
+    with pytest.raises(ValueError, match=r"'aggregate', 'robust'; got 'forest'$"):
+        tg.PrivateRidge(method="forest").fit(X, y)
 
 
 @every_estimator

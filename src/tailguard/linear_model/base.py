@@ -11,13 +11,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tailguard._checks import instance_of, one_of, yes_or_no
+from tailguard.algorithms import METHOD_OF
 from tailguard.constraints import Constraint
 from tailguard.default import DefaultOptions, LinearModel, fit_default
 from tailguard.engines import Data, Engine, elsewhere, engine_for
 from tailguard.engines.grouped import in_words, split
 from tailguard.hints import Hints
 from tailguard.intervals import WithIntervals
-from tailguard.linear_model.methods import METHODS, fit_method
+from tailguard.linear_model.methods import METHODS, check_parameters, fit_method
 from tailguard.linear_model.rows import checked_rows, checked_target, named_target, persons, remember
 from tailguard.losses import Loss
 from tailguard.privacy import Budget, PrivacyReport
@@ -104,7 +105,8 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
             )
         for name in set(refused) - {"sample_weight"}:
             raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {name!r}")
-        one_of("method", self.method, METHODS)
+        one_of("method", self.method, METHODS, METHOD_OF)
+        self._check_parameters()
         yes_or_no("fit_intercept", self.fit_intercept)
         if yes_or_no("inference", self.inference) and self.method != "auto":
             raise ValueError(f"inference=True is not accepted by method={self.method!r}: give method='auto'.")
@@ -155,6 +157,10 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
             names=getattr(self, "feature_names_in_", None),
         )
         return fit_default(loss, X, y, options)
+
+    def _check_parameters(self) -> None:
+        """Refuse what the method would ignore."""
+        check_parameters(self)
 
     def _check_hints(self) -> None:
         """Hints are for the default, and a classifier's targets have no range."""
