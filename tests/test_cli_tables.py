@@ -240,6 +240,8 @@ def test_labels_that_are_numbers(folder):
     [
         (("fit", "none.csv", "--target", "cost"), "none.csv", WRONG_OPTIONS),
         (("fit", "patients.csv"), "--target", WRONG_OPTIONS),
+        (("fit", "patients.csv", "--target", "cost", "--epsilon", "abc"), "'abc'", WRONG_OPTIONS),
+        (("fit", "patients.csv", "--target", "cost", "--epsilon=abc"), "'abc'", WRONG_OPTIONS),
         (("fit", "patients.csv", "--target", "cost", "--model", "tree"), "--model", WRONG_OPTIONS),
         (("fit", "patients.toml", "--target", "cost"), "ends in .csv", FAILED),
         (("fit", "patients.csv", "--target", "Cost"), "did you mean 'cost'", FAILED),
@@ -354,6 +356,9 @@ def test_predict_names_what_is_missing(folder):
     run("fit", "patients.csv", "--schema", "patients.toml", "--target", "cost", "--quiet")
     Path("short.csv").write_text("age,visits\n1,2\n")
     assert "short.csv has no column 'smoker'" in run("predict", "model.json", "short.csv", status=FAILED).stderr
+    Path("short.csv").write_text("age,weight\n1,2\n")
+    several = run("predict", "model.json", "short.csv", status=FAILED).stderr
+    assert "no column 'visits', 'smoker', which the model names; it has 'age', 'weight'." in several
     Path("empty.csv").write_text("age,visits,smoker\n")
     assert "has no rows" in run("predict", "model.json", "empty.csv", "-o", "p.csv", status=FAILED).stderr
     assert not list(folder.glob("*p.csv*"))

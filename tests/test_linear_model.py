@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -519,6 +520,53 @@ def test_messages_do_not_repeat_data():
     with pytest.raises((ValueError, TypeError)) as error:
         tg.PrivateRidge().fit(X, y)
     assert "HIV" not in str(error.value)
+
+
+def test_texts_that_are_no_paths_are_not_repeated():
+    """A list of texts may be data."""
+    for texts in (["HIV", "HIV positive"] * 500, ("HIV", "HIV positive")):
+        for call in (tg.private_mean, lambda X: tg.PrivateRidge().fit(X, "y")):
+            with pytest.raises(FileNotFoundError, match="give numbers, or paths of files that exist") as error:
+                call(texts)
+            assert "HIV" not in str(error.value)
+
+
+@every_estimator
+def test_a_wrong_parameter_is_one_of_the_class_that_was_called(name):
+    kind = ESTIMATORS[name]
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) got an unexpected .* 'epsilonn'"):
+        kind(epsilonn=1)
+
+
+@every_estimator
+def test_what_is_not_fitted_has_no_intervals(name):
+    for call in (ESTIMATORS[name]().summary, ESTIMATORS[name]().conf_int):
+        with pytest.raises(NotFittedError):
+            call()
+
+
+@pytest.mark.parametrize("classes", ["yes", 3, {0, 1}], ids=str)
+def test_classes_are_a_sequence(classes):
+    X, y = data("logistic", 300)
+    with pytest.raises(TypeError, match=r"classes must be a sequence of labels, for example classes=\['no', 'yes'\]"):
+        tg.PrivateLogisticRegression(classes=classes).fit(X, y)
+
+
+def test_a_lazy_frame_is_to_be_collected():
+    X, y = data("ridge", 300)
+    frame = pl.DataFrame(X, schema=["a", "b", "c"])
+    model = tg.PrivateRidge().fit(frame, y)
+    for call in (
+        lambda lazy: tg.PrivateRidge().fit(lazy, "c"),
+        lambda lazy: tg.PrivateRidge().fit(lazy, y),
+        lambda lazy: tg.PrivateRidge().fit(lazy, y, groups="a"),
+        lambda lazy: tg.minimize(tg.losses.Squared(), lazy, y, method="clipped", epsilon=1.0, clip=1.0),
+        tg.private_mean,
+        tg.PrivateScaler().fit,
+        model.predict,
+    ):
+        with pytest.raises(TypeError, match=r"X is a LazyFrame of polars.*: give X\.collect\(\)"):
+            call(frame.lazy())
 
 
 @pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateHuberRegressor, tg.PrivatePoissonRegressor])

@@ -165,6 +165,7 @@ def read_schema(path: Path | None) -> TableSchema | None:
 
 def check_columns(table: TableFile, names: Iterable[str], who: str) -> None:
     """Refuse a table that lacks columns which ``who`` asks for, by name."""
+    from tailguard.engines.files import listed as listed_names
     from tailguard.tables.schema import nearest
 
     missing = [name for name in names if name not in table.names]
@@ -174,9 +175,10 @@ def check_columns(table: TableFile, names: Iterable[str], who: str) -> None:
             "says: write it with that delimiter, or declare the right one in a schema."
         )
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        named = ", ".join(map(repr, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
         raise ValueError(
-            f"{table.path.name} has no column {missing[0]!r}{more}, which {who} names{nearest(missing[0], table.names)}"
+            f"{table.path.name} has no column {named}, which {who} names"
+            + (nearest(missing[0], table.names) if len(missing) == 1 else f"; it has {listed_names(table.names)}.")
         )
 
 

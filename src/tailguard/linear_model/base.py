@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Self
 
 import numpy as np
@@ -32,6 +33,12 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
     coef_: Array
     intercept_: Any
     privacy_: PrivacyReport
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A class with the parameters of all has them under its own name, which Python's errors then tell."""
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):
+            cls.__init__ = _renamed(PrivateLinearModel.__init__, cls)  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -199,6 +206,14 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
         tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _renamed(init: Any, owner: type) -> Any:
+    """Return the same function as the ``__init__`` of another class."""
+    own = FunctionType(init.__code__, init.__globals__, "__init__", init.__defaults__, init.__closure__)
+    own.__kwdefaults__, own.__annotations__ = init.__kwdefaults__, init.__annotations__
+    own.__module__, own.__qualname__ = owner.__module__, f"{owner.__name__}.__init__"
+    return own
 
 
 def _products(rows: Array, coef: Array) -> Array:
