@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import pickle
 import warnings
 
@@ -24,7 +25,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import tailguard as tg
 from tailguard.algorithms import METHOD_OF
 from tailguard.constraints import L2Ball
+from tailguard.engines import engine_for
+from tailguard.engines.labels import places
 from tailguard.linear_model.methods import METHODS, TAKES
+from tailguard.linear_model.rows import checked_target
 
 ESTIMATORS = {
     "ridge": tg.PrivateRidge,
@@ -614,6 +618,42 @@ def test_labels_that_cannot_be_labels_are_foreign():
     y[3], y[4], y[5] = [1], {"a": 1}, None
     model = tg.PrivateLogisticRegression(classes=[0, 1], random_state=0).fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+STRANGE = ["?", b"x", np.str_("q"), None, 2**64, 10**400, math.nan, 2j, [1], np.array([1, 2]), 2.5, True]
+
+
+@pytest.mark.parametrize(
+    "strange", STRANGE, ids=[str(type(value).__name__) + str(k) for k, value in enumerate(STRANGE)]
+)
+@pytest.mark.parametrize("classes", [[0, 1], [0.0, 1.0], ["no", "yes"], [2**53, 2**53 + 1]], ids=str)
+def test_a_label_in_a_list_changes_its_own_row_and_no_other(strange, classes):
+    """A list has no type: NumPy would find one for all of it, and make texts of all numbers beside a text."""
+    y = [classes[k % 2] for k in range(50)]
+    changed = [*y[:7], strange, *y[8:]]
+    rows = np.ones((50, 1))
+    found = []
+    for labels in (y, changed):
+        target = places(checked_target(labels, 50, None), classes)
+        found.append(target)
+        encoded = engine_for(rows, labels, target="label").encoded(classes, np.array([0.0, 1.0])).take(np.arange(50))
+        np.testing.assert_array_equal(encoded[1], target)
+    assert set(np.flatnonzero(~((found[0] == found[1]) | (np.isnan(found[0]) & np.isnan(found[1]))))) <= {7}
+    np.testing.assert_array_equal(found[0], np.arange(50) % 2)
+
+
+@pytest.mark.parametrize("dtype", [object, np.int64, np.uint64, np.float64, np.float32, bool])
+def test_a_label_is_found_by_the_same_rule_in_any_type(dtype):
+    """By equality, beyond 2^53 too, where a float is several whole numbers."""
+    y = np.array([0, 1, 1, 0] if dtype is bool else [0, 1, 2**53, 2**53 + 2], dtype=dtype)
+    for classes in ([0, 1], [1, 2**53, 2**53 + 1], [2**53 + 1, 0.5], [True, 2**70]):
+        place = {label: k for k, label in enumerate(classes)}
+        np.testing.assert_array_equal(places(y, classes), [place.get(label, math.nan) for label in y.tolist()])
+
+
+def test_texts_beside_numbers_are_no_set_of_labels():
+    with pytest.raises(ValueError, match=r"texts and other labels: name the classes"):
+        tg.PrivateLogisticRegression().fit(np.ones((4, 1)), [0, 1, "?", 1])
 
 
 def test_a_predicted_mean_may_be_as_small_as_it_is():

@@ -198,8 +198,13 @@ def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
         with np.errstate(all="ignore"):
             return array.astype(np.float64)
     raise TypeError(
-        f"{name} has dtype {array.dtype}: give real numbers (float64 or float32); encode other columns first."
+        f"{name} has dtype {kind_of(array.dtype)}: give real numbers (float64 or float32); encode other columns first."
     )
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """Return a type in words; that of texts would say how long the longest of them is."""
+    return {"U": "text", "S": "bytes"}.get(dtype.kind, str(dtype))
 
 
 def plain_numbers(array: NDArray[Any]) -> NDArray[Any]:

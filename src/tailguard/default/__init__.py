@@ -140,7 +140,7 @@ def fit_default(loss: Loss, X: Data, y: Any, options: DefaultOptions) -> LinearM
         coef, intercept = _in_data_units(line, alpha, curvature, options.fit_intercept)
         spread = None if line.noise is None else np.minimum(line.noise / line.columns.scale, 1e150)
     report = PrivacyReport.from_events(
-        for_unit(engine, account.events),
+        for_unit(engine, account.close()),
         delta,
         noise=noise,
         method="default",
@@ -225,7 +225,7 @@ def default_mean(
                 account = PureAccount(Budget(table.budget.epsilon / columns, table.delta))
                 asked = PureQueries(table.engine.column(j), account, noise.at(j))
                 values[j] = level_of(asked, limits=None if public is None else range_of(public, j))
-                events += for_unit(table.engine, account.events)
+                events += for_unit(table.engine, account.close())
                 continue
             queries = Queries(table.engine.column(j), Account(part, max_samples=draws), noise.at(j))
             if inference:
@@ -233,7 +233,7 @@ def default_mean(
                 known.stderr[j], known.freedom[j] = found.stderr[0], found.freedom[0]
             else:
                 values[j] = fit_level(queries) if public is None else level_known(queries, public, j)
-            events += for_unit(table.engine, queries.account.events)
+            events += for_unit(table.engine, queries.account.close())
     if not table.budget.allows(events):
         raise OverBudgetError(f"the means cost more than the budget {table.budget.describe()}.")
     facts = {} if hints is None else {"hints": str(hints)}
@@ -263,7 +263,7 @@ def fit_columns(
     with np.errstate(all="ignore"):
         columns = scale_columns(Queries(engine, account, noise), known)
     report = PrivacyReport.from_events(
-        for_unit(engine, account.events),
+        for_unit(engine, account.close()),
         delta,
         noise=noise,
         method="scaler",

@@ -46,7 +46,7 @@ matter of n epsilon, and so are shares: with more rows less of epsilon is enough
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -81,11 +81,16 @@ MOST = 0.17  # columns, over the square of epsilon/mu, up to which pure noise is
 SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.04)
 REACH, REACH_WINDOW, FALL = (250.0, 0.15, 0.08), (80.0, 0.15, 0.08), (80.0, 0.05, 0.02)
 ZEROS, AGAIN, SPARED = (50.0, 0.06, 0.03), 0.4, 0.4  # for a column of zeros; what they leave for the rest
+SELDOM, SPARED_SELDOM = 0.45, 0.25  # for values that few rows have; what that leaves
+LOST, MISSING = (100.0, 0.05, 0.02), (50.0, 0.05, 0.02)  # for rows outside a window, and missing ones;
+KEPT = 0.15  # what these, and what follows, leave
 TINY = -12.0  # exponent of a size that zeros may be behind,
 NEGLIGIBLE = 2.0**-20  # and its part of a public range
 LARGE, RARE = 0.2, 0.2  # of the others, those beyond their quantile; of all, the most that is worth a question
+MOST_OF_THEM = 0.5  # of the others that a quantile may leave beyond it: with fewer rows one asks where they are
 # n epsilon from which on there are questions of place, of a reach in windows and of finer bins, and of any reach.
 PLACED, WINDOWED, REACHED = 330.0, 900.0, 2500.0
+COMPLETE = 1000.0  # and of missing ones
 SAFE, NEARLY = 13.0, 7.0  # logarithms of how unlikely wrong answers are: size and window, reach
 ONE_SIGN = 4.0  # by which values of one sign are likelier than of both, in logarithms: half the noise
 BULK, TAIL, HALF = 0.8, 0.1, 0.3  # of the rows in a window, beyond a size, and beyond where a tail begins
@@ -97,11 +102,21 @@ NEARER = 0.25  # by which a reach that is half an octave nearer is likelier
 # Clip over size before there is a reach: with few rows, in general, and of one sign with more rows; and the least with
 # one, and in a window.
 CLIP_OF_FEW, CLIP, CLIP_SIDED, ENDS, ENDS_WINDOW = 1.75, 2.0, 2.5, 1.4, 1.75
-LOST, SLOWEST = 4.0, 0.85  # fraction beyond a clip, over the noise; slope of a tail
+CLIP_SELDOM = 1.4  # the same of values that few rows have
+CUT_OFF, SLOWEST = 4.0, 0.85  # fraction beyond a clip, over the noise; slope of a tail
 FURTHEST = (4.0, 12.0)  # clip over reach, with values of both signs, whose tails make up for each other, and of one
 # No size is likelier than a smaller one: that would undo it.
 PRIOR = -2.0 * np.log1p(np.maximum(np.append(-np.inf, TOPS) - 3.0, 0.0) / 4.0)
-REACHES = 2.0 ** np.arange(-6.0, 8.01, 0.5)  # in units of a size
+# Exponents in which values that few rows have are together. That there are none is likelier, in logarithms, than any
+# size of them, and more exponents are less likely than one.
+OCTAVES, NONE, SPREAD = (1, 2, 4), 9.0, 3.0
+TOGETHER = np.concatenate([[NONE], *(PRIOR[width:] - SPREAD * math.log2(width) for width in OCTAVES)])
+REACHES = 2.0 ** np.arange(-6.0, 8.01, 0.5)  # in units of a size,
+REACHES_WINDOW = 2.0 ** np.arange(-6.0, 13.01, 0.5)  # and of a window, as far as the size that it was found in
+# Rows so many reaches from a window are far outside of it; how sure a number of them, and of missing ones, must be.
+OUTSIDE, SURE = 4.0, 2.0
+FINITE = float(np.finfo(float).max)  # beyond it nothing but infinity
+FEWEST = 0.05  # of the targets are taken to be present
 
 
 def is_pure(n: int, budget: Budget, columns: int = 1) -> bool:
@@ -129,6 +144,16 @@ def scores_of_sides(within: Integers, sides: Sequence[int]) -> Integers:
     return np.array([-other[side] for side in sides])
 
 
+def scores_together(within: Integers) -> tuple[Integers, Integers]:
+    """Rows in so many neighbouring exponents, by `TOGETHER`, and the last of these bins; first none, in bin 0."""
+    upto = np.cumsum(within) - within[0]
+    tops, scores = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+    for width in OCTAVES:
+        tops.append(np.arange(width, len(within)))
+        scores.append(upto[width:] - upto[: len(within) - width])
+    return np.concatenate(tops), np.concatenate(scores)
+
+
 class Span(NamedTuple):
     """Where targets are clipped: ``reach`` from ``base``, on both sides or (1, -1) on one."""
 
@@ -136,6 +161,7 @@ class Span(NamedTuple):
     reach: float
     side: int
     beyond: float  # fraction of rows that may be outside
+    seldom: bool = False  # whether most rows are zero, and the size is that of few others
 
     @property
     def is_window(self) -> bool:
@@ -168,9 +194,7 @@ def level_of(queries: PureQueries, source: Source = "target", limits: tuple[floa
         return questions.level_within(*limits)
     if span is None:
         return 0.0
-    if questions.strength >= PLACED:
-        span = questions.place(span)
-    span = questions.clipped(span)
+    span = questions.clipped(span) if questions.strength < PLACED else questions.settled(span)
     if limits is None:
         return questions.level(span)
     return min(max(limits[0], questions.level(span.within(*limits))), limits[1])  # a huge range is rounded
@@ -194,6 +218,8 @@ class _Questions:
             if others < 0.5 or place == 0:
                 share = min(AGAIN, self.queries.account.left - SPARED)
                 beyond = max(LARGE * others, self._beyond(SAFE, share)) if share > 0.0 else 1.0
+                if place == 0 and beyond > MOST_OF_THEM * others:
+                    return self._seldom()
                 place = self._size(share, beyond) if beyond < RARE else 0
         if place == 0:
             return None
@@ -204,6 +230,17 @@ class _Questions:
             finer = self._size(share, max(beyond, self._beyond(NEARLY, share)), top)
             top = top + 1.0 - BELOW + finer if finer else top
         return Span(0.0, 2.0 ** min(990.0, max(-990.0, top)), int(self.positive), beyond)
+
+    def _seldom(self) -> Span | None:
+        """The size of values that few rows have: where most of them are together; none if that is not clear."""
+        share = min(SELDOM, self.queries.account.left - SPARED_SELDOM)
+        if share <= 0.0:
+            return None
+        tops, scores = scores_together(self._sizes())
+        place = tops[self.queries.choose("size", scores, share, TOGETHER)]
+        if place == 0:
+            return None
+        return Span(0.0, 2.0 ** min(990.0, max(-990.0, float(TOPS[place - 1]))), int(self.positive), 0.0, seldom=True)
 
     def _zeros(self) -> float:
         """Fraction of targets that are zero, infinite or missing."""
@@ -224,6 +261,34 @@ class _Questions:
         prior = PRIOR if top is None else np.zeros(len(within))
         return self.queries.choose("size", scores_of(within, self._rank(beyond)), share, prior)
 
+    def settled(self, size: Span) -> Span:
+        """Where to clip: in a window far from 0, unless too many rows are far outside of it, or about 0."""
+        span = self.clipped(self.place(size))
+        return self.clipped(self.sided(size)) if span.is_window and self._loses(span, size) else span
+
+    def _loses(self, window: Span, size: Span) -> bool:
+        """Whether a window loses more, by the rows that are far outside of it, than a clip about 0 by its noise.
+
+        How far they are is not known, but no further than the size: somewhere on the way, by its logarithm.
+        """
+        share, near = self._share(LOST), OUTSIDE * window.reach
+        if near >= size.reach or not self._affords(share):
+            return False
+        targets = self._targets(window, FINITE)
+        outside = int(self.queries.total(*self._sizes_of(targets, (OUTSIDE,)))[-1])
+        sure = self.queries.fraction("outside", outside, share) - SURE * math.sqrt(2.0) / (self.strength * share)
+        noise = math.sqrt(2.0) * 2.0 * CLIP * size.reach / (self.strength * self.queries.account.left)
+        return sure * size.reach / max(1.0, math.log(size.reach / near)) > noise
+
+    def sided(self, size: Span) -> Span:
+        """Targets of one sign or of both."""
+        share, sides = self._share(PLACE), (0, 1, -1)
+        if self.positive or not self._affords(share):
+            return size
+        scores = scores_of_sides(self._near(0.0, size.reach / (NEAR // 4)), sides)
+        prior = np.array([ONE_SIGN * abs(side) for side in sides])
+        return size._replace(side=sides[self.queries.choose("place", scores, share, prior)])
+
     def place(self, span: Span) -> Span:
         """Targets of one sign or of both, or a window far from 0."""
         share = self._share(PLACE)
@@ -240,7 +305,7 @@ class _Questions:
             return span._replace(side=sides[chosen])
         start, end = windows[chosen - len(sides)]
         base, width = (start + end - NEAR) / 2.0 * unit, (end - start) * unit
-        if end - start <= SLIM and self.strength >= WINDOWED:
+        if end - start <= SLIM and self.strength >= WINDOWED and self._affords(share):
             windows, prior = _windows(FINER)
             unit = width / (NEAR // 4)
             scores = scores_of_windows(self._near(base, unit), windows, self._rank(all_but))
@@ -255,39 +320,43 @@ class _Questions:
 
     def clipped(self, span: Span) -> Span:
         """Where to clip: further out than most rows, as far as the tail and the noise call for."""
+        if span.seldom:
+            return span._replace(reach=CLIP_SELDOM * span.reach)
         if self.strength < PLACED:
             return span._replace(reach=CLIP_OF_FEW * span.reach)
         share = self._share(REACH_WINDOW if span.is_window else REACH)
         beyond, ends = self._beyond(NEARLY, share), ENDS_WINDOW if span.is_window else ENDS
-        if self.strength < (WINDOWED if span.is_window else REACHED) or beyond >= span.beyond:
+        few = self.strength < (WINDOWED if span.is_window else REACHED) or not self._affords(share)
+        if few or beyond >= span.beyond:
             is_sided = span.side != 0 and self.strength >= WINDOWED
             return span._replace(reach=(CLIP_SIDED if is_sided else CLIP) * span.reach)
-        counts = Sizes(Residual(self._nothing(), self._targets(span, math.inf)), tuple(REACHES))
-        within = self.queries.total(counts, counts.shape)[:-1]
-        places = np.arange(len(REACHES)) - REACHES.searchsorted(1.0)
+        reaches = REACHES_WINDOW if span.is_window else REACHES
+        within = self.queries.total(*self._sizes_of(self._targets(span, math.inf), reaches))[:-1]
+        places = np.arange(len(reaches)) - reaches.searchsorted(1.0)
         far = self.queries.choose(
             "reach", scores_of(within, self._rank(beyond)), share, -NEARER * np.maximum(places, 0.0)
         )
-        if places[far] <= 0 or beyond >= HALF / 2.0:
-            return span._replace(reach=max(ends, float(REACHES[far])) * span.reach)
+        if places[far] <= 0 or beyond >= HALF / 2.0 or not self._affords(self._share(FALL)):
+            return span._replace(reach=max(ends, float(reaches[far])) * span.reach)
         # Between two quantiles a tail falls like a power, and the clip goes on with it: what is lost beyond is then the
         # fraction beyond it times slope/(1 - slope) clips.
         half = self.queries.choose(
             "tail", scores_of(within, self._rank(HALF)), self._share(FALL), np.zeros(len(within))
         )
-        slope = min(SLOWEST, max(0.0, math.log2(REACHES[far] / REACHES[half]) / math.log2(HALF / beyond)))
+        slope = min(SLOWEST, max(0.0, math.log2(reaches[far] / reaches[half]) / math.log2(HALF / beyond)))
         noise = math.sqrt(2.0) * (1.0 if span.side else 2.0) / (self.strength * self.queries.account.left)
-        lost = LOST * noise * min(1.0, (1.0 - slope) / max(slope, 1e-9))
-        further = float(REACHES[far]) * min(FURTHEST[abs(span.side)], max(1.0, (beyond / lost) ** slope * 2.0**-0.25))
+        lost = CUT_OFF * noise * min(1.0, (1.0 - slope) / max(slope, 1e-9))
+        further = float(reaches[far]) * min(FURTHEST[abs(span.side)], max(1.0, (beyond / lost) ** slope * 2.0**-0.25))
         return span._replace(reach=max(ends, further) * span.reach)
 
     def level(self, span: Span) -> float:
         """Release the mean of targets clipped to a span."""
+        present = self._present()
         found, sd = self._mean(span)
-        mean = min(span.reach, max(-span.reach, found - span.base))
+        mean = min(span.reach, max(-span.reach, (found - span.base) / present))
         if span.side:
             mean = span.side * max(0.0, span.side * mean)
-        elif not span.is_window:
+        if span.seldom or not (span.side or span.is_window):
             mean = believed(mean, sd)
         return span.base + mean
 
@@ -299,9 +368,29 @@ class _Questions:
 
     def level_within(self, low: float, high: float) -> float:
         """Release the mean of targets clipped to a range, no further from 0 than noise allows."""
-        found, sd = self._mean(Span.between(low, high))
-        start = min(max(low, 0.0), high)
+        present, span = self._present(), Span.between(low, high)
+        found, sd = self._mean(span)
+        found, start = span.base + (found - span.base) / present, min(max(low, 0.0), high)
         return start + believed(min(max(low, found), high) - start, sd)
+
+    def _present(self) -> float:
+        """Fraction of targets that are neither missing nor infinite; those add nothing to the sum of a mean."""
+        share = self._share(MISSING)
+        if self.strength < COMPLETE or not self._affords(share):
+            return 1.0
+        # A target is 1, and a missing one counts as 0. Infinite ones are missing, or at the end of a public range.
+        every = Target(furthest=FINITE if self.furthest < math.inf else math.inf, low=1.0, high=1.0)
+        missing = self.queries.fraction("missing", int(self.queries.total(*self._sizes_of(every, (0.5,)))[0]), share)
+        return 1.0 if missing < SURE * math.sqrt(2.0) / (self.strength * share) else max(FEWEST, 1.0 - missing)
+
+    def _sizes_of(self, targets: Target, grid: Iterable[float]) -> tuple[Sizes, tuple[int]]:
+        """What counts sizes of targets, and the shape of the counts; **not released**."""
+        counts = Sizes(Residual(self._nothing(), targets), tuple(grid))
+        return counts, counts.shape
+
+    def _affords(self, share: float) -> bool:
+        """Whether enough is left after a question; released."""
+        return self.queries.account.left - share >= KEPT
 
     def _nothing(self) -> Fitted:
         """A line that is zero."""

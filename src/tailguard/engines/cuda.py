@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from tailguard._checks import ShapeError, data_vector
 from tailguard._optional import import_optional
 from tailguard.engines.engine import BlockFunction, Target, block_rows
-from tailguard.engines.labels import distinct, encode
+from tailguard.engines.labels import as_labels, distinct, encode
 from tailguard.engines.memory import InMemory
 from tailguard.engines.vectors import Gradients, KernelBlock, RowFunction, RowValues, RowVectors
 from tailguard.losses import Loss
@@ -79,7 +79,7 @@ class Cuda:
         if y is None:
             raise ValueError("y=None is not accepted: give one value per row.")
         if target == "label" and not hasattr(y, "__dlpack__"):
-            y = np.asarray(y)  # labels of any type, which `encoded` makes numbers
+            y = as_labels(y)  # of any type, which `encoded` makes numbers
         if target == "label" and isinstance(y, np.ndarray) and y.dtype.kind not in "fiub":
             return Cuda(X, y, threads)
         if not hasattr(y, "__dlpack__") or isinstance(y, np.ndarray):

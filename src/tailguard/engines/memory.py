@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailguard import kernels
 from tailguard._checks import data_matrix, data_vector
 from tailguard.engines.engine import BlockFunction, Target, block_rows
-from tailguard.engines.labels import distinct, encode
+from tailguard.engines.labels import as_labels, distinct, encode
 from tailguard.engines.threads import parallel_map, thread_count
 from tailguard.engines.vectors import RowVectors
 from tailguard.truncation.grid import Grid
@@ -56,7 +56,7 @@ class InMemory:
             raise ValueError("y=None is not accepted: give one value per row.")
         if target == "number":
             return InMemory(X, data_vector("y", y, len(X)), threads)
-        return InMemory(X, None if target == "none" else np.asarray(y), threads)
+        return InMemory(X, None if target == "none" else as_labels(y), threads)
 
     @property
     def n(self) -> int:

@@ -29,6 +29,7 @@ from tailguard import kernels
 from tailguard._checks import ShapeError, as_numbers, data_matrix
 from tailguard.engines.ahead import read_ahead
 from tailguard.engines.engine import BlockFunction, Engine, Target, block_rows
+from tailguard.engines.labels import as_labels
 from tailguard.engines.memory import InMemory
 from tailguard.engines.source import Part, Source
 from tailguard.engines.stored import AHEAD, MappedRows, Rows, SourceRows, length_of, mapping_of
@@ -82,7 +83,7 @@ class Streamed:
         elif isinstance(y, str):
             source = source.with_target(y)
         elif y is not None:
-            given = np.asarray(y) if target == "label" else as_numbers("y", y)
+            given = as_labels(y) if target == "label" else as_numbers("y", y)
         elif source.target is None:
             raise ValueError("y=None is not accepted: name the column of the target, for example y='cost'.")
         source.check_features()

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from tailguard.constraints import Constraint
 from tailguard.engines import Data, Engine, engine_for
-from tailguard.engines.labels import encode
+from tailguard.engines.labels import distinct, encode
 from tailguard.hints import Hints
 from tailguard.linear_model.base import Array, PrivateLinearModel
 from tailguard.losses import Logistic, Loss, Multinomial
@@ -117,6 +117,8 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateLinearModel):
         """The classes, the loss for so many, and what stands for each of them."""
         if self.classes is None:
             found = labels()
+            if found.dtype == object:
+                found = distinct(found.tolist())
             with np.errstate(invalid="ignore"):  # an infinite label is refused below, without a warning before
                 check_classification_targets(found)
             self.classes_ = np.unique(found)

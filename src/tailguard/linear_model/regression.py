@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
-from tailguard._checks import plain_numbers
+from tailguard._checks import kind_of, plain_numbers
 from tailguard.constraints import Constraint
 from tailguard.engines import Data, Engine, engine_for
 from tailguard.hints import Hints
@@ -58,7 +58,7 @@ class _PrivateRegressor(RegressorMixin, PrivateLinearModel):
                     return self._loss(), np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):  # whose message would repeat a value of the data
             pass
-        raise ValueError(f"y has dtype {y.dtype} and holds values that are not numbers: give real numbers.")
+        raise ValueError(f"y has dtype {kind_of(y.dtype)} and holds values that are not numbers: give real numbers.")
 
     def _loss_and_engine(self, X: Data, y: Any) -> tuple[Loss, Engine]:
         return self._loss(), engine_for(X, y, self.threads)

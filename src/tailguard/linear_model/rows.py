@@ -13,6 +13,7 @@ from tailguard._checks import plain_numbers
 from tailguard.engines import Engine
 from tailguard.engines.frames import without_column
 from tailguard.engines.grouped import grouped
+from tailguard.engines.labels import as_labels
 from tailguard.privacy import noise_source
 
 # How scikit-learn's complaints about shapes, column names and sparse formats begin.
@@ -61,6 +62,9 @@ def checked_target(y: Any, n: int, groups: Any) -> NDArray[Any]:
     """Check that y has a value for each of n rows; where ids are given, the number of rows is not told."""
     if groups is not None and np.shape(y)[1:] not in ((), (1,)):
         raise ValueError("y should be a 1d array: give one value per row.")
+    y = as_labels(y)
+    if y.dtype.kind == "c":  # which scikit-learn would print
+        raise ValueError("Complex data not supported: y must hold real numbers or labels.")
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     if len(labels) != n:
         found = f"y has {len(labels)} values but X has {n} rows" if groups is None else "y and X differ in length"

@@ -10,6 +10,10 @@ Thakurta 2022, "Fully Adaptive Composition for Gaussian Differential Privacy",
 arXiv:2210.17520): if each mu_t is chosen as a function of all earlier answers and
 Σ_t mu_t² ≤ mu² holds on every path, then all the answers together are mu-GDP.  The filter
 is free: it is the same mu as for parameters fixed in advance.
+
+What is promised is the whole budget.  A run that ends with some of it left ended there
+because of what it saw, so the smaller sum is no guarantee of the algorithm: what is left
+is booked, too, when an account is closed.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from tailguard.privacy.budget import Budget, OverBudgetError
 from tailguard.privacy.calibration import total_mu
 from tailguard.privacy.events import ApproximateDP, Event, Gaussian, Relation, check_relation
 
+# What is left is booked under this name.
+UNSPENT = "not spent"
 # Shares such as ten tenths may add up to a little more than 1 in floats; the total below
 # is smaller than the budget's mu² by more than this.
 _SLACK = 1e-9
@@ -49,6 +55,16 @@ class _Filter:
     def events(self) -> tuple[Event, ...]:
         """What was spent, in order."""
         return tuple(self._events)
+
+    def close(self) -> tuple[Event, ...]:
+        """Book what is left and return all events: together they are what is guaranteed, whatever the answers were."""
+        if self.left > _SLACK:
+            self.spend(share=self.left, label=UNSPENT)
+        return self.events
+
+    def spend(self, *, share: float, label: str = "") -> float:
+        """Book one release."""
+        raise NotImplementedError
 
     def _checked(self, share: float, label: str) -> float:
         share = _checks.probability("share", share, one=True)
@@ -135,6 +151,18 @@ class Account(_Filter):
         self._samples += samples
         self._events.append(Gaussian(mu, count, samples, self._relation, label))
         return mu
+
+    def close(self) -> tuple[Event, ...]:
+        """Book what is left and return all events: together they are what is guaranteed, whatever the answers were."""
+        events = super().close()
+        if self.samples_left and events:  # draws that were not made are booked with the last that were
+            last = events[-1]
+            assert isinstance(last, Gaussian)
+            self._events[-1] = Gaussian(
+                last.mu, last.count, last.samples + self.samples_left, last.relation, last.label
+            )
+            self._samples = self._max_samples
+        return self.events
 
 
 class PureAccount(_Filter):

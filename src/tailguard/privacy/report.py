@@ -215,7 +215,7 @@ class PrivacyReport:
         rows = rows if self.n_rows is None else f"{self.n_rows} {rows}"
         would = "" if self.private else "would be "
         text = (
-            f"{would}({_up(self.epsilon)}, {_up(self.delta)})-differentially private "
+            f"{would}({_up(self.epsilon)}, {'0' if self._is_pure else _up(self.delta)})-differentially private "
             f"when one of the {rows}{whole} {_NEIGHBOURS[self.relation]}"
         )
         if self.private:
@@ -251,6 +251,12 @@ class PrivacyReport:
             f"<table>{facts}</table><table>{events}</table></div>"
         )
 
+    @property
+    def _is_pure(self) -> bool:
+        """Whether epsilon holds with delta = 0."""
+        pure = all(isinstance(event, ApproximateDP) and event.delta == 0.0 for event in self.events)
+        return pure and math.fsum(map(_epsilon, self.events)) <= self.epsilon * (1.0 + 1e-9)
+
     def _facts(self) -> list[tuple[str, str]]:
         facts = [("method", self.method), ("budget", self.budget)]
         facts += [(name, _short(value)) for name, value in self.parameters.items() if value is not None]
@@ -258,8 +264,9 @@ class PrivacyReport:
 
     def _table(self) -> list[tuple[str, str, str]]:
         """Return the events as rows: label, share of the budget, mechanism."""
-        pure = all(isinstance(event, ApproximateDP) and event.delta == 0.0 for event in self.events)
-        weights = [_epsilon(event) if pure else _weight(event) for event in self.events]
+        weights = [_weight(event) for event in self.events]
+        if None in weights:
+            weights = [_epsilon(event) if isinstance(event, ApproximateDP) else None for event in self.events]
         total = math.fsum(weight for weight in weights if weight is not None)
         comparable = None not in weights and 0.0 < total < math.inf
         groups: dict[str, list[int]] = {}

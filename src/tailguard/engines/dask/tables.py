@@ -19,6 +19,7 @@ from tailguard.engines.dask import tasks
 from tailguard.engines.dask.tasks import Part, is_number
 from tailguard.engines.engine import Target
 from tailguard.engines.files import listed
+from tailguard.engines.labels import as_labels
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _targets(y: Any, lengths: tuple[int, ...] | None, target: Target) -> Any:
                 f"{'partitions of unknown length' if lengths is None else 'a collection of Dask'}: give a Dask series "
                 "or array, or the name of a column of X."
             )
-        here = np.asarray(y) if target == "label" else as_numbers("y", y)
+        here = as_labels(y) if target == "label" else as_numbers("y", y)
         y = import_optional("dask.array", "dask").from_array(here, chunks=-1)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[y.columns[0]] if _is_frame(y) else y[:, 0]
