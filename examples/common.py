@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ def arguments(description: str | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("TAILGUARD_DATA"), help="folder of the tables")
-    parser.add_argument("--output", type=Path, default=Path("example.png"), help="where the plot goes")
+    plot = Path(sys.argv[0]).with_suffix(".png").name
+    parser.add_argument("--output", type=Path, default=Path(plot), help="where the plot goes")
     parser.add_argument("--rows", type=int, default=None, help="use only so many rows")
     parser.add_argument(
         "--repeats", type=int, default=REPEATS, help="splits, each with a private fit for every epsilon"

@@ -281,7 +281,7 @@ def estimators(draw: Draw) -> None:
     parameters |= {k: v for k, v in some_of(draw, COMMON).items() if k not in parameters}
     if kind is tg.PrivateLogisticRegression and draw(st.booleans()):
         parameters["classes"] = draw(mostly(st.sampled_from([[0, 1, 2], [0.0, 1.0], ["a", "b"], [0]])), label="classes")
-    if kind is tg.PrivateHuberRegressor and draw(st.booleans()):
+    if kind is tg.PrivateHuberRegressor and method != "auto" and draw(st.booleans()):
         parameters["threshold"] = draw(mostly(st.just(1.0)), label="threshold")
     epsilon = draw(mostly(EPSILON), label="epsilon")
     model = attempt(lambda: kind(epsilon, method=draw(mostly(st.just(method))), **parameters).fit(X, y))

@@ -163,6 +163,19 @@ def test_fit_prints_promise_coefficients_and_what_was_spent(folder):
     assert model.privacy_.private
 
 
+def test_fit_and_inspect_define_what_stands_beside_coefficients_and_say_what_noise_took(folder):
+    fitted = run("fit", "patients.csv", "--schema", "patients.toml", "--target", "cost", "--seed", "0")
+    for words in (fitted.stdout, run("inspect", "model.json").stdout):
+        assert "± is the standard deviation of the privacy noise in a coefficient before slopes are shrunk" in words
+        assert "All slopes are 0" not in words
+    columns = [f"x{j}" for j in range(10)]
+    rng = np.random.default_rng(0)
+    noise = pa.table(dict(zip([*columns, "y"], rng.lognormal(0.0, 1.5, (11, 600)), strict=True)))
+    arrow_csv.write_csv(noise, "noise.csv")
+    lost = [run("fit", "noise.csv", "--target", "y", "--force", "--seed", str(seed)).stdout for seed in range(3)]
+    assert any("All slopes are 0: they were fitted, and shrunk away" in words for words in lost)
+
+
 @pytest.mark.parametrize(
     ("options", "estimator"),
     [
@@ -240,6 +253,8 @@ def test_labels_that_are_numbers(folder):
     [
         (("fit", "none.csv", "--target", "cost"), "none.csv", WRONG_OPTIONS),
         (("fit", "patients.csv"), "--target", WRONG_OPTIONS),
+        (("fit", "patients.csv", "--target", "cost", "--epsilon", "abc"), "'abc'", WRONG_OPTIONS),
+        (("fit", "patients.csv", "--target", "cost", "--epsilon=abc"), "'abc'", WRONG_OPTIONS),
         (("fit", "patients.csv", "--target", "cost", "--model", "tree"), "--model", WRONG_OPTIONS),
         (("fit", "patients.toml", "--target", "cost"), "ends in .csv", FAILED),
         (("fit", "patients.csv", "--target", "Cost"), "did you mean 'cost'", FAILED),
@@ -342,10 +357,10 @@ def test_predictions_are_those_of_python(folder):
     del model.feature_names_in_
     run("predict", "model.json", "later.csv", "--proba", "--keep", "id", "-o", "p.parquet")
     found = parquet.read_table("p.parquet")
-    assert found.column_names == ["id", "prediction", "probability of no", "probability of yes"]
+    assert found.column_names == ["id", "prediction", "probability_no", "probability_yes"]
     assert found["id"].to_pylist() == table["id"].to_pylist()
     assert found["prediction"].to_pylist() == model.predict(X).tolist()
-    np.testing.assert_allclose(found["probability of yes"], model.predict_proba(X)[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(found["probability_yes"], model.predict_proba(X)[:, 1], rtol=1e-12)
     printed = list(csv.DictReader(io.StringIO(run("predict", "model.json", "later.csv").stdout)))
     assert [row["prediction"] for row in printed] == model.predict(X).tolist()
 
@@ -354,6 +369,9 @@ def test_predict_names_what_is_missing(folder):
     run("fit", "patients.csv", "--schema", "patients.toml", "--target", "cost", "--quiet")
     Path("short.csv").write_text("age,visits\n1,2\n")
     assert "short.csv has no column 'smoker'" in run("predict", "model.json", "short.csv", status=FAILED).stderr
+    Path("short.csv").write_text("age,weight\n1,2\n")
+    several = run("predict", "model.json", "short.csv", status=FAILED).stderr
+    assert "no column 'visits', 'smoker', which the model names; it has 'age', 'weight'." in several
     Path("empty.csv").write_text("age,visits,smoker\n")
     assert "has no rows" in run("predict", "model.json", "empty.csv", "-o", "p.csv", status=FAILED).stderr
     assert not list(folder.glob("*p.csv*"))

@@ -120,8 +120,8 @@ def test_predictions_stay_on_the_workers_and_take_columns_by_name(client, table)
     assert isinstance(predictions, da.Array)
     assert predictions.chunks == (engine_for(rows, target).lengths,)
     np.testing.assert_allclose(predictions.compute(), model.predict(table[NAMES]), rtol=1e-12)
-    with pytest.raises(ValueError, match="X has no column 'x2'"):
-        model.predict(rows[["cost", "x0", "x1"]])
+    with pytest.raises(ValueError, match="X has no column 'x1', 'x2': there is 'cost', 'x0'"):
+        model.predict(rows[["cost", "x0"]])
     with pytest.raises(ValueError, match="X has 2 features, but PrivateRidge expects 3"):
         model.predict(in_chunks(table, "cost")[0][:, :2])
 

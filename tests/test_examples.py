@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import runpy
 import sys
 from pathlib import Path
@@ -53,6 +54,15 @@ def test_an_example_runs_on_its_table(name, monkeypatch, capsys, tmp_path):
         pytest.skip(f"REAL DATA MISSING: {EXAMPLES[name]} is not in ../shared/data, the example was NOT run on it")
     printed = run(name, monkeypatch, capsys, tmp_path, "--rows", "400", "--data", str(DATA))
     assert "SYNTHETIC" not in printed
+
+
+def test_a_plot_has_the_name_of_its_example(monkeypatch):
+    """In the folder that the example is run in, where git does not see it."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "examples" / "private_mean.py")])
+    plot = importlib.import_module("common").arguments("An example.").output
+    assert plot == Path("private_mean.png")
+    assert "/*.png" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_a_folder_without_the_table_is_said(monkeypatch, capsys, tmp_path):

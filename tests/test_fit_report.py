@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -149,6 +150,50 @@ def test_a_model_that_is_less_than_was_asked_for_says_so(reports):
     assert reports["level only"].note().startswith("Level only: too few rows")
     assert reports["level only"].note() in reports["level only"].to_html()
     assert reports["table"].note() == ""
+
+
+@pytest.mark.parametrize("kind", ["PrivateRidge", "PrivateLogisticRegression", "PrivatePoissonRegressor"])
+def test_slopes_that_are_all_shrunk_away_are_said_to_be(kind):
+    """A label or count that has nothing to do with ten columns: the first seed whose slopes are lost in noise."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(900, 10)), rng.integers(0, 2, 900)
+    public = {"classes": [0, 1]} if kind == "PrivateLogisticRegression" else {}
+    found = [getattr(tg, kind)(1.0, random_state=seed, **public).fit(X, y) for seed in range(8)]
+    lost, kept = ([model for model in found if bool(model.coef_.any()) is some] for some in (False, True))
+    assert lost
+    report = FitReport(lost[0])
+    assert report.note().startswith("All slopes are 0: they were fitted, and shrunk away")
+    for help in ("Fewer columns", "more rows", "larger epsilon", "public hints"):
+        assert help in report.note()
+    assert html.escape(report.note()) in report.to_html()
+    assert report.to_dict()["note"] == report.note()
+    assert len(set(lost[0].predict(X).tolist())) == 1
+    assert all(FitReport(model).note() == "" for model in kept)
+
+
+def test_a_penalty_or_a_start_at_zero_is_no_noise(reports):
+    """Slopes that are 0 for another reason are not said to be lost in noise."""
+    model = tg.PrivateRidge(method="clipped", clip=1.0, steps=1, constraint=tg.constraints.Box([0.0] * 2, [0.0] * 2))
+    assert not model.fit(X, Y).coef_.any()
+    assert FitReport(model).note() == ""
+
+
+def test_what_stands_beside_coefficients_is_defined_there(reports):
+    words = "".join(Page(reports["table"].to_html()).text)
+    assert "± is the standard deviation of the privacy noise in a coefficient before slopes are shrunk" in words
+    assert "sampling error is not in it" in words
+    assert reports["table"].beside()[1][1:] == reports["table"].model.coef_noise_[:, None].tolist()
+    assert "±" not in reports["zCDP"].to_html()
+    for epsilon in (3.0, 0.01):
+        model = tg.PrivateRidge(epsilon, inference=True, random_state=0).fit(X, Y)
+        page = FitReport(model).to_html()
+        assert "±" not in page
+        assert "std err is the standard error of a coefficient" in page
+        head, rows = FitReport(model).beside()
+        known = [model.intercept_stderr_, *model.stderr_]
+        assert head == "std err"
+        assert rows == [[value] if np.isfinite(value) else [None] for value in known]
+        assert np.isfinite(known[1]) == (epsilon == 3.0)
 
 
 def test_persons_and_intervals_change_the_words_of_the_page():

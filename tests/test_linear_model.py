@@ -15,6 +15,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -22,10 +23,11 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tailguard as tg
+from tailguard.algorithms import METHOD_OF
 from tailguard.constraints import L2Ball
 from tailguard.engines import engine_for
 from tailguard.engines.labels import places
-from tailguard.linear_model.methods import METHODS
+from tailguard.linear_model.methods import METHODS, TAKES
 from tailguard.linear_model.rows import checked_target
 
 ESTIMATORS = {
@@ -89,6 +91,59 @@ def test_every_method_fits_and_predicts(name, method):
     assert not model.privacy_.private
     if method in ("auto", "clipped", "robust"):  # enough budget to find the signal, not just to run
         assert np.corrcoef(model.predict(X), y)[0, 1] > 0.3
+
+
+PARAMETERS = {
+    "clip": 3,
+    "v": 4.0,
+    "scale": 2.0,
+    "bounds": (-20.0, 20.0),
+    "constraint": L2Ball(10.0),
+    "blocks": 4,
+    "steps": 10,
+    "step_size": 0.1,
+    "batch_size": 100,
+}
+
+
+@every_estimator
+@pytest.mark.parametrize("method", METHODS)
+def test_a_parameter_that_a_method_would_ignore_is_refused(name, method):
+    """With its value, and the methods that take it; those refuse none of theirs."""
+    X, y = data(name, 300)
+    for parameter, value in PARAMETERS.items():
+        takers = [other for other in METHODS if parameter in TAKES[other]]
+        model = ESTIMATORS[name](20.0, method=method, random_state=0, **ARGUMENTS[method] | {parameter: value})
+        if method in takers:
+            model.fit(X, y)
+            continue
+        with pytest.raises(TypeError) as refused:
+            model.fit(X, y)
+        assert f"{parameter}={value!r} is not a parameter of method={method!r}" in str(refused.value)
+        assert str(refused.value).endswith(f"takes it, {', '.join(map(repr, takers))}.")
+    assert set(PARAMETERS) == {parameter for names in TAKES.values() for parameter in names}
+
+
+def test_the_default_takes_no_threshold():
+    X, y = data("huber", 300)
+    with pytest.raises(TypeError, match=r"threshold=2\.0 is not a parameter of method='auto'"):
+        tg.PrivateHuberRegressor(threshold=2.0).fit(X, y)
+    tg.PrivateHuberRegressor(threshold=2.0, method="clipped", clip=1.0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [*METHOD_OF.items(), ("Clipped", "clipped"), ("smooth", "smoothed"), ("Auto", "auto")],
+)
+def test_an_unknown_method_is_told_the_likely_one(given, meant):
+    X, y = data("ridge", 300)
+    with pytest.raises(ValueError, match=f"got '{given}'. Did you mean '{meant}'"):
+        tg.PrivateRidge(method=given).fit(X, y)
+    if meant != "auto":
+        with pytest.raises(ValueError, match=f"Did you mean '{meant}'"):
+            tg.minimize(tg.losses.Squared(), X, y, method=given, epsilon=1.0)
+    with pytest.raises(ValueError, match=r"'aggregate', 'robust'; got 'forest'$"):
+        tg.PrivateRidge(method="forest").fit(X, y)
 
 
 @every_estimator
@@ -469,6 +524,53 @@ def test_messages_do_not_repeat_data():
     with pytest.raises((ValueError, TypeError)) as error:
         tg.PrivateRidge().fit(X, y)
     assert "HIV" not in str(error.value)
+
+
+def test_texts_that_are_no_paths_are_not_repeated():
+    """A list of texts may be data."""
+    for texts in (["HIV", "HIV positive"] * 500, ("HIV", "HIV positive")):
+        for call in (tg.private_mean, lambda X: tg.PrivateRidge().fit(X, "y")):
+            with pytest.raises(FileNotFoundError, match="give numbers, or paths of files that exist") as error:
+                call(texts)
+            assert "HIV" not in str(error.value)
+
+
+@every_estimator
+def test_a_wrong_parameter_is_one_of_the_class_that_was_called(name):
+    kind = ESTIMATORS[name]
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) got an unexpected .* 'epsilonn'"):
+        kind(epsilonn=1)
+
+
+@every_estimator
+def test_what_is_not_fitted_has_no_intervals(name):
+    for call in (ESTIMATORS[name]().summary, ESTIMATORS[name]().conf_int):
+        with pytest.raises(NotFittedError):
+            call()
+
+
+@pytest.mark.parametrize("classes", ["yes", 3, {0, 1}], ids=str)
+def test_classes_are_a_sequence(classes):
+    X, y = data("logistic", 300)
+    with pytest.raises(TypeError, match=r"classes must be a sequence of labels, for example classes=\['no', 'yes'\]"):
+        tg.PrivateLogisticRegression(classes=classes).fit(X, y)
+
+
+def test_a_lazy_frame_is_to_be_collected():
+    X, y = data("ridge", 300)
+    frame = pl.DataFrame(X, schema=["a", "b", "c"])
+    model = tg.PrivateRidge().fit(frame, y)
+    for call in (
+        lambda lazy: tg.PrivateRidge().fit(lazy, "c"),
+        lambda lazy: tg.PrivateRidge().fit(lazy, y),
+        lambda lazy: tg.PrivateRidge().fit(lazy, y, groups="a"),
+        lambda lazy: tg.minimize(tg.losses.Squared(), lazy, y, method="clipped", epsilon=1.0, clip=1.0),
+        tg.private_mean,
+        tg.PrivateScaler().fit,
+        model.predict,
+    ):
+        with pytest.raises(TypeError, match=r"X is a LazyFrame of polars.*: give X\.collect\(\)"):
+            call(frame.lazy())
 
 
 @pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateHuberRegressor, tg.PrivatePoissonRegressor])

@@ -202,8 +202,9 @@ def test_runs_together_spend_their_budget_and_no_more(monkeypatch):
         return run
 
     monkeypatch.setattr(tg.PrivateGridSearch, "_one_run", watched)
-    mixed = {"method": ["auto", "clipped", "smoothed"], "scale": [1.0]}
-    model = tg.PrivateGridSearch(ridge(), mixed, 1.0, random_state=3).fit(X, y)
+    steps = {"steps": [5]}
+    mixed = [{"method": ["auto"]}, {"clip": [1.0], **steps}, {"method": ["smoothed"], "scale": [1.0], **steps}]
+    model = tg.PrivateGridSearch(ridge(clip=None, steps=None), mixed, 1.0, random_state=3).fit(X, y)
     mu = model.privacy_.events[-1].mu
     assert len(asked) > 1
     assert all(0.9 * mu**2 < square <= mu**2 for square in asked)
@@ -211,8 +212,12 @@ def test_runs_together_spend_their_budget_and_no_more(monkeypatch):
 
 def test_methods_that_are_only_concentrated_are_priced_so():
     X, y = data(300)
-    grid = {"method": ["trimmed", "aggregate", "clipped"]}
-    estimator = ridge(bounds=(-3.0, 3.0), constraint=L2Ball(3.0), blocks=3, steps=2)
+    grid = [
+        {"method": ["trimmed"], "bounds": [(-3.0, 3.0)], "steps": [2]},
+        {"method": ["aggregate"], "blocks": [3]},
+        {"method": ["clipped"], "clip": [1.0], "steps": [2]},
+    ]
+    estimator = ridge(constraint=L2Ball(3.0), clip=None, steps=None)
     model = tg.PrivateGridSearch(estimator, grid, 5.0, repeats=2.0, random_state=0).fit(X, y)
     assert model.privacy_.events[-1].concentrated
     assert model.privacy_.epsilon <= 5.0
@@ -345,8 +350,9 @@ def test_scores_that_were_not_paid_for_are_refused():
         (lambda: search({"clip": 1.0}), TypeError, "Parameter grid"),
         (lambda: search({"clip": [1.0, None]}), ValueError, "clip=None is not accepted"),
         (lambda: search({"clip": [1.0, -1.0]}), ValueError, "clip"),
+        (lambda: search({"method": ["auto"]}), TypeError, "clip=1.0 is not a parameter of method='auto'"),
         (lambda: search({"batch_size": [None, 50]}), ValueError, "batch_size=50 is not accepted in a search"),
-        (lambda: search({"method": ["robust"], "scale": [1.0]}), ValueError, "'robust' is not private"),
+        (lambda: search({"method": ["robust"], "scale": [1.0], "clip": [None]}), ValueError, "'robust' is not private"),
         (lambda: search(scoring="neg_log_loss"), ValueError, "scoring must be one of 'r2', 'd2_absolute_error_score'"),
         (lambda: search(scoring="accuracy"), ValueError, "scoring"),
         (lambda: search(repeats=1.0), ValueError, "repeats"),
@@ -442,7 +448,9 @@ def test_nothing_leaks(monkeypatch, kind):
         estimator: Any = tg.PrivateLogisticRegression(classes=[0, 1], method="clipped", steps=2, threads=1)
         grid: Any = {"clip": [0.5, 2.0]}
     else:
-        estimator, grid = ridge(steps=2), GRID if kind == "numbers" else {"method": ["auto"], "alpha": [0.0, 1.0]}
+        numbers = kind == "numbers"
+        estimator = ridge(steps=2) if numbers else tg.PrivateRidge(threads=1)
+        grid = GRID if numbers else {"alpha": [0.0, 1.0]}
 
     def fit(X: Any, y: Any, noise: Fixed) -> Any:
         model = tg.PrivateGridSearch(estimator, grid, 5.0, repeats=3.0, random_state=noise).fit(X, y)

@@ -51,6 +51,16 @@ def test_parts_and_limits(base):
     assert generous.error == pytest.approx(generous.without_privacy, rel=0.05)
 
 
+@pytest.mark.parametrize("base", list(situations()), ids=lambda s: f"{s.model}-{s.tails}")
+def test_without_noise_the_error_falls_with_rows_and_knows_no_epsilon(base):
+    """Whichever fit the default makes: a fit without noise has no budget to be small."""
+    rows = [round(n) for n in np.geomspace(100, 10**6, 60)]
+    free = [plan(replace(base, rows=n)).without_privacy for n in rows]
+    assert all(b < a for a, b in pairwise(free))
+    for n, error in zip(rows, free, strict=True):
+        assert {plan(replace(base, rows=n, epsilon=epsilon)).without_privacy for epsilon in (0.1, 1.0, 10.0)} == {error}
+
+
 def test_the_ratio_and_the_thresholds_are_those_of_the_default():
     found = plan(BASE)
     assert found.ratio == pytest.approx(2 * 21 / (30_000 * found.mu))

@@ -463,6 +463,7 @@ def test_arguments_of_a_source_are_checked(data, tmp_path):
         (TypeError, "more than once", {"data": iter([])}),
         (ValueError, "format must be one of", {"data": path, "format": "excel"}),
         (ValueError, "columns names the column 'z'", {"data": path, "columns": ["z"]}),
+        (ValueError, "columns names 'z', 'zz': there is ", {"data": path, "columns": ["z", "zz"]}),
         (TypeError, "must be the name of a column", {"data": path, "columns": [1]}),
         (ValueError, "each once", {"data": path, "columns": ["x0", "x0"]}),
         (ValueError, "at least one", {"data": path, "columns": []}),

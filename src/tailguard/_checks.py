@@ -98,13 +98,19 @@ def within(
     return number
 
 
-def one_of(name: str, value: Any, accepted: Any) -> Any:
-    """Return value if it is among the accepted ones, or raise."""
+def one_of(name: str, value: Any, accepted: Any, meant: Mapping[str, str] | None = None) -> Any:
+    """Return value if it is among the accepted ones, or raise and suggest the nearest; ``meant`` knows other names."""
     names = list(accepted)
     if isinstance(value, str) and value in names:
         return value
-    kind = ValueError if isinstance(value, str) else TypeError
-    raise kind(f"{name} must be one of {', '.join(map(repr, names))}; got {value!r}")
+    refusal = f"{name} must be one of {', '.join(map(repr, names))}; got {value!r}"
+    if not isinstance(value, str):
+        raise TypeError(refusal)
+    import difflib  # for errors alone
+
+    near = [(meant or {}).get(value), *difflib.get_close_matches(value.lower(), names, n=1)]
+    likely = [one for one in near if one in names]
+    raise ValueError(refusal + (f". Did you mean {likely[0]!r}?" if likely else ""))
 
 
 def instance_of(name: str, value: Any, kind: type, example: str) -> Any:

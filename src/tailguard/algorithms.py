@@ -51,6 +51,16 @@ from tailguard.sampling import FullBatch, Sampler
 from tailguard.schedules import StepSize, schedule
 from tailguard.truncation import L2Clip, Smoothed
 
+# The name by which `method=` knows each of them.
+METHOD_OF = {
+    "clipped_gd": "clipped",
+    "algorithm4": "smoothed",
+    "algorithm3": "trimmed",
+    "algorithm2": "trimmed",
+    "algorithm1": "aggregate",
+    "robust_gd": "robust",
+}
+
 
 def algorithm4(
     loss: Loss,

@@ -77,7 +77,7 @@ def minimize(
     >>> result.privacy.relation
     'replace-one'
     """
-    function = METHODS[one_of("method", method, METHODS)]
+    function = METHODS[one_of("method", method, METHODS, algorithms.METHOD_OF)]
     if method == "robust":
         for name, value in (("epsilon", epsilon), ("delta", delta)):
             if value is not None:
@@ -224,7 +224,7 @@ def private_mean(
     >>> tg.private_mean(income, epsilon=1.0).privacy.epsilon <= 1.0
     True
     """
-    one_of("method", method, ("auto", "smoothed", "clipped", "clamped", "trimmed"))
+    one_of("method", method, ("auto", "smoothed", "clipped", "clamped", "trimmed"), algorithms.METHOD_OF)
     one_of("relation", relation, ("replace-one", "add-remove"))
     _check_unused(method, {"v": v, "scale": scale, "clip": clip, "bounds": bounds, "trim": trim})
     if yes_or_no("inference", inference) and method != "auto":

@@ -163,6 +163,9 @@ class WithIntervals:
             self.intercept_stderr_ = last if np.ndim(self.intercept_) else float(last[0])
 
     def _known(self) -> Uncertainty:
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self)
         stderr = getattr(self, "stderr_", None)
         if stderr is None or self.freedom_ is None:
             name = type(self).__name__
@@ -200,11 +203,12 @@ class WithIntervals:
         IntervalTable
             To be printed, or shown by Jupyter.
         """
-        names = getattr(self, "feature_names_in_", None)
-        return self._summary([f"x{j}" for j in range(self.n_features_in_)] if names is None else names, level)
+        return self._summary(None, level)
 
-    def _summary(self, names: Iterable[Any], level: float = 0.95) -> IntervalTable:
-        known, names = self._known(), [str(name) for name in names]
+    def _summary(self, names: Iterable[Any] | None, level: float = 0.95) -> IntervalTable:
+        known = self._known()
+        names = getattr(self, "feature_names_in_", None) if names is None else names
+        names = [f"x{j}" for j in range(self.n_features_in_)] if names is None else [str(name) for name in names]
         report: Any = getattr(self, "privacy_", None)
         facts = {report.units: f"{report.n_rows:,}", "privacy": report.guarantee}
         classes = getattr(self, "classes_", None)

@@ -63,12 +63,24 @@ class OneLineErrors(TyperGroup):
             if message is None:
                 raise
             context = getattr(error, "ctx", None)
-            _fail(message() + (f" (see {context.command_path} --help)" if context else ""), WRONG_OPTIONS)
+            given = _given(error, sys.argv[1:] if args is None else args)
+            told = message() if given is None or given in message() else f"{message()}; got {given!r}"
+            _fail(told + (f" (see {context.command_path} --help)" if context else ""), WRONG_OPTIONS)
         if status == STOPPED:  # newer versions of typer do not raise for it
             _fail("stopped.", STOPPED)
         if not standalone_mode:
             return status
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _given(error: Exception, args: Sequence[str]) -> str | None:
+    """The value of the option that an error of the parser is about."""
+    options = getattr(getattr(error, "param", None), "opts", ())
+    for argument, following in zip(args, [*args[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        if name in options and (equals or following):
+            return value if equals else following
+    return None
 
 
 def _without_cells(error: Exception) -> str:

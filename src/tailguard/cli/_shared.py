@@ -165,6 +165,7 @@ def read_schema(path: Path | None) -> TableSchema | None:
 
 def check_columns(table: TableFile, names: Iterable[str], who: str) -> None:
     """Refuse a table that lacks columns which ``who`` asks for, by name."""
+    from tailguard.engines.files import listed as listed_names
     from tailguard.tables.schema import nearest
 
     missing = [name for name in names if name not in table.names]
@@ -174,9 +175,10 @@ def check_columns(table: TableFile, names: Iterable[str], who: str) -> None:
             "says: write it with that delimiter, or declare the right one in a schema."
         )
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        named = ", ".join(map(repr, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
         raise ValueError(
-            f"{table.path.name} has no column {missing[0]!r}{more}, which {who} names{nearest(missing[0], table.names)}"
+            f"{table.path.name} has no column {named}, which {who} names"
+            + (nearest(missing[0], table.names) if len(missing) == 1 else f"; it has {listed_names(table.names)}.")
         )
 
 
@@ -213,24 +215,28 @@ def print_fit(console: Console, report: FitReport) -> None:
         console.print(printable(report.note()), style="yellow", markup=False)
     coefficients = Table(box=SIMPLE_HEAD, pad_edge=False)
     coefficients.add_column("feature", overflow="fold")
+    beside = report.beside()
     for name in report.outputs():
         coefficients.add_column(plain(name), justify="right")
-        if report.noise is not None:
-            coefficients.add_column("±", justify="right", style="dim")
+        if beside is not None:
+            coefficients.add_column(beside[0], justify="right", style="dim")
     bounded = any(row["truncated_to"] for row in report.coefficients())
     if bounded:
         coefficients.add_column("truncated to", justify="right", style="dim")
-    for row in report.coefficients():
+    for i, row in enumerate(report.coefficients()):
         reference = "" if row["reference"] is None else f" (against {row['reference']})"
         limits = row["truncated_to"]
         cells = []
         for k, value in enumerate(row["values"]):
             cells.append(number(value))
-            if report.noise is not None:
-                cells.append("" if row["noise"] is None else number(row["noise"][k]))
+            if beside is not None:
+                error = beside[1][i][k]
+                cells.append("" if error is None else number(error))
         cells += [f"{number(limits[0])} .. {number(limits[1])}" if limits else ""] if bounded else []
         coefficients.add_row(plain(row["name"] + reference), *map(plain, cells))
     console.print(coefficients)
+    if beside is not None:
+        console.print(report.about_beside(), markup=False, style="dim")
     if report.summary is not None:
         for line in str(report.summary).splitlines():
             console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

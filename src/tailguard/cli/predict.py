@@ -66,5 +66,5 @@ def _predictions(estimator: Any, X: Any, proba: bool) -> dict[str, Any]:
     found = {"prediction": estimator.predict(X)}
     if proba:
         columns = zip(label_names(estimator.classes_), estimator.predict_proba(X).T, strict=True)
-        found |= {f"probability of {label}": p for label, p in columns}
+        found |= {f"probability_{label}": p for label, p in columns}
     return found

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard.engines.frames import refuse_plan
 from tailguard.truncation.grid import Grid
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ def engine_for(
     """
     if is_engine(X):
         return cast(Engine, X)
+    refuse_plan(X)
     for kind in _kinds():
         if kind.accepts(X):
             return kind.of(X, y, threads, target=target, names=names)
@@ -147,6 +149,7 @@ def elsewhere(X: Any) -> bool:
     """Whether rows are not an array in this process, so that only an engine can look at them."""
     if is_engine(X):
         return True
+    refuse_plan(X)
     return not isinstance(X, np.ndarray) and next(kind for kind in _kinds() if kind.accepts(X)).rank < _LAST
 
 

@@ -169,6 +169,10 @@ def _paths(data: Any) -> list[str]:
     found: list[str] = []
     for path in [str(os.fspath(path)) for path in given]:
         matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+        if not matches and len(given) > 1:  # which may be data, and data is not repeated
+            raise FileNotFoundError(
+                "data is a list of texts that are not all names of files: give numbers, or paths of files that exist."
+            )
         if not matches:
             raise FileNotFoundError(
                 f"data={path!r} does not exist: give a file, a folder or a pattern such as 'd/*.csv'."

@@ -88,6 +88,9 @@ class Source:
             names = [name for name in self.all_names if name != target]
         else:
             names = [columns] if isinstance(columns, str) else list(columns)
+        absent = [name for name in names if isinstance(name, str) and name not in self._batches.types]
+        if len(absent) > 1:
+            raise ValueError(f"columns names {files.listed(absent)}: there is {files.listed(self.all_names)}.")
         for name in names:
             self._check_name("columns", name)
             if name == target:

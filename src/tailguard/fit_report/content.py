@@ -52,13 +52,18 @@ PERSONS = {
     "that the method divides by is public.",
 }
 NOISE = (
-    "The column ± is the standard deviation of the privacy noise in a coefficient before it was pulled towards zero, "
-    "known from the noise levels. Sampling error is not in it, nor are choices that the noise decides: coefficients of "
-    "repeated fits spread 1 to 3 times as much. One near zero may be a small effect or an effect lost in noise."
+    "± is the standard deviation of the privacy noise in a coefficient before slopes are shrunk; sampling error is not "
+    "in it, and the slopes of a small fit vary up to 3 times as much."
 )
-INTERVAL_NOISE = (
-    "The column ± is the standard deviation of the privacy noise in a coefficient, known from the noise levels; the "
-    "standard errors below have sampling error as well."
+NEAR_ZERO = "A coefficient near zero may be a small effect or an effect lost in noise."
+STANDARD_ERRORS = (
+    "std err is the standard error of a coefficient, sampling error and privacy noise together; where there is none, "
+    "the budget does not carry an honest one."
+)
+ALL_ZERO = (
+    "All slopes are 0: they were fitted, and shrunk away because the privacy noise in them was too large. Every row "
+    "has the same prediction. Fewer columns, more rows, a larger epsilon or public hints ([ranges] of a schema) would "
+    "help."
 )
 UNKNOWN_NOISE = (
     "This method does not know the noise of a single coefficient, and none is stated. The noise of every release is in "
@@ -165,11 +170,25 @@ class FitReport:
         found: IntervalTable = self.model._summary(self.feature_names)
         return found
 
-    def about_noise(self) -> str:
-        """Return what the noise of a coefficient means, or that it is not known."""
+    def beside(self) -> tuple[str, list[list[float | None]]] | None:
+        """Return what stands beside the coefficients, by row and output, and its head: standard errors, or the noise.
+
+        A standard error that is infinite is left out. None where nothing is known.
+        """
+        model = self.model
+        if self.summary is not None:
+            known = np.vstack([np.atleast_1d(model.intercept_stderr_), np.atleast_2d(model.stderr_).T]).tolist()
+            return "std err", [[value if math.isfinite(value) else None for value in row] for row in known]
         if self.noise is None:
-            return UNKNOWN_NOISE
-        return NOISE if self.summary is None else INTERVAL_NOISE
+            return None
+        noise = np.atleast_2d(self.noise)
+        return "±", [[None] * len(noise), *noise.T.tolist()]
+
+    def about_beside(self) -> str:
+        """Return what that means, or that the noise is not known."""
+        if self.summary is not None:
+            return STANDARD_ERRORS
+        return UNKNOWN_NOISE if self.noise is None else NOISE
 
     def coefficients(self) -> list[dict[str, Any]]:
         """Return a row for the intercept and for every feature: name, values, noise, truncation, reference."""
@@ -251,6 +270,9 @@ class FitReport:
     def note(self) -> str:
         """Return what to know about a model that is less than was asked for, or nothing."""
         note = str(self.privacy.parameters.get("model", ""))
+        slopes = np.asarray(self.model.coef_)
+        if note.startswith("level and slopes") and slopes.size and not slopes.any():
+            return ALL_ZERO
         if not note.startswith(("level only", "zero")):
             return ""
         text = "; a target that is text needs its labels declared" if note.startswith("zero") and self.recipe else ""
@@ -267,6 +289,7 @@ class FitReport:
             "sentence": self.sentence(),
             "guarantee": privacy.guarantee,
             "private": privacy.private,
+            "note": self.note(),
             "reasons": list(privacy.reasons),
             "epsilon": plain(privacy.epsilon),
             "delta": privacy.delta,
@@ -280,7 +303,10 @@ class FitReport:
             "target": None if recipe is None else recipe.target.name,
             "outputs": self.outputs(),
             "coefficients": self.coefficients(),
-            "coefficient_noise": {"known": self.noise is not None, "what": self.about_noise()},
+            "coefficient_noise": {
+                "known": self.noise is not None,
+                "what": UNKNOWN_NOISE if self.noise is None else NOISE,
+            },
             "intervals": None if self.summary is None else self.summary.to_dict(),
             "method": privacy.method,
             "parameters": privacy.to_dict()["parameters"],

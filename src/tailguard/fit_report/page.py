@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from tailguard.fit_report.content import KINDS, FitReport
+from tailguard.fit_report.content import KINDS, NEAR_ZERO, FitReport
 from tailguard.fit_report.figures import number, up
 from tailguard.fit_report.style import STYLE
 from tailguard.tables.schema import CATEGORY, shown
@@ -107,10 +107,11 @@ def _coefficients(report: FitReport) -> str:
     outputs = report.outputs()
     largest = [max((abs(row["values"][k]) for row in table[1:]), default=0.0) for k in range(len(outputs))]
     bounded = any(row["truncated_to"] for row in table)
-    spread = "" if report.noise is None else "<th class='number'>±</th>"
+    beside = report.beside()
+    spread = "" if beside is None else f"<th class='number'>{beside[0]}</th>"
     head = "".join(f"<th class='number'>{_safe(name)}</th>{spread}" for name in outputs)
     rows = []
-    for row in table:
+    for i, row in enumerate(table):
         label = f"<code>{_safe(row['name'])}</code>"
         if row["reference"] is not None:
             label += f" <span class='note'>against {_safe(row['reference'])}</span>"
@@ -118,8 +119,9 @@ def _coefficients(report: FitReport) -> str:
         for k, value in enumerate(row["values"]):
             kind = "number zero" if largest[k] and abs(value) < largest[k] * 1e-12 else "number"
             values += f"<td class='{kind}'>{number(value)}</td>"
-            if report.noise is not None:
-                values += f"<td class='number note'>{'' if row['noise'] is None else number(row['noise'][k])}</td>"
+            if beside is not None:
+                error = beside[1][i][k]
+                values += f"<td class='number note'>{'' if error is None else number(error)}</td>"
         limits = row["truncated_to"]
         cut = f"{number(limits[0])} to {number(limits[1])}" if limits else ""
         last = f"<td class='number note'>{cut}</td>" if bounded else ""
@@ -131,7 +133,7 @@ def _coefficients(report: FitReport) -> str:
     return (
         f"<section><h2>Coefficients</h2><p>{units}.</p><div class='scroll'><table><thead><tr><th>feature</th>{head}"
         f"{truncated}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        f"<p class='aside'><strong>Noise of a coefficient.</strong> {_safe(report.about_noise())}</p></section>"
+        f"<p class='aside'>{_safe(report.about_beside())} {_safe(NEAR_ZERO)}</p></section>"
         + ("" if report.summary is None else f"<section><h2>Intervals</h2>{report.summary._repr_html_()}</section>")
     )
 

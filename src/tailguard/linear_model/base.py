@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Self
 
 import numpy as np
@@ -11,13 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tailguard._checks import instance_of, one_of, yes_or_no
+from tailguard.algorithms import METHOD_OF
 from tailguard.constraints import Constraint
 from tailguard.default import DefaultOptions, LinearModel, fit_default
 from tailguard.engines import Data, Engine, elsewhere, engine_for
 from tailguard.engines.grouped import in_words, split
 from tailguard.hints import Hints
 from tailguard.intervals import WithIntervals
-from tailguard.linear_model.methods import METHODS, fit_method
+from tailguard.linear_model.methods import METHODS, check_parameters, fit_method
 from tailguard.linear_model.rows import checked_rows, checked_target, named_target, persons, remember
 from tailguard.losses import Loss
 from tailguard.privacy import Budget, PrivacyReport
@@ -31,6 +33,12 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
     coef_: Array
     intercept_: Any
     privacy_: PrivacyReport
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A class with the parameters of all has them under its own name, which Python's errors then tell."""
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):
+            cls.__init__ = _renamed(PrivateLinearModel.__init__, cls)  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -104,7 +112,8 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
             )
         for name in set(refused) - {"sample_weight"}:
             raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {name!r}")
-        one_of("method", self.method, METHODS)
+        one_of("method", self.method, METHODS, METHOD_OF)
+        self._check_parameters()
         yes_or_no("fit_intercept", self.fit_intercept)
         if yes_or_no("inference", self.inference) and self.method != "auto":
             raise ValueError(f"inference=True is not accepted by method={self.method!r}: give method='auto'.")
@@ -156,6 +165,10 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
         )
         return fit_default(loss, X, y, options)
 
+    def _check_parameters(self) -> None:
+        """Refuse what the method would ignore."""
+        check_parameters(self)
+
     def _check_hints(self) -> None:
         """Hints are for the default, and a classifier's targets have no range."""
         if self.hints is None:
@@ -193,6 +206,14 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
         tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _renamed(init: Any, owner: type) -> Any:
+    """Return the same function as the ``__init__`` of another class."""
+    own = FunctionType(init.__code__, init.__globals__, "__init__", init.__defaults__, init.__closure__)
+    own.__kwdefaults__, own.__annotations__ = init.__kwdefaults__, init.__annotations__
+    own.__module__, own.__qualname__ = owner.__module__, f"{owner.__name__}.__init__"
+    return own
 
 
 def _products(rows: Array, coef: Array) -> Array:

@@ -123,6 +123,10 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateLinearModel):
                 check_classification_targets(found)
             self.classes_ = np.unique(found)
         else:
+            if np.ndim(self.classes) == 0:
+                raise TypeError(
+                    f"classes must be a sequence of labels, for example classes=['no', 'yes']; got {self.classes!r}"
+                )
             self.classes_ = np.unique(np.asarray(self.classes))
         if len(self.classes_) < 2:
             raise ValueError(

@@ -1,8 +1,12 @@
-"""Methods by name: rows and parameters of an estimator to a named algorithm (`tailguard.algorithms`)."""
+"""Methods by name: rows and parameters of an estimator to a named algorithm (`tailguard.algorithms`).
+
+A parameter that a method would ignore is refused: who gives a clip expects it to be used.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +16,34 @@ from tailguard.default import LinearModel
 from tailguard.losses import Loss
 
 Array = NDArray[np.float64]
-METHODS = ("auto", "clipped", "smoothed", "trimmed", "aggregate", "robust")
+
+_LOOP = ("constraint", "steps", "step_size")
+# What each method takes beside the promise and what all of them share.
+TAKES: dict[str, tuple[str, ...]] = {
+    "auto": (),
+    "clipped": ("clip", *_LOOP, "batch_size"),
+    "smoothed": ("v", "scale", *_LOOP, "batch_size"),
+    "trimmed": ("bounds", *_LOOP),
+    "aggregate": ("constraint", "blocks"),
+    "robust": ("v", "scale", *_LOOP, "batch_size"),
+}
+METHODS = tuple(TAKES)
+
+
+def check_parameters(model: Any) -> None:
+    """Refuse a parameter of another method, which would be ignored."""
+    for name in dict.fromkeys(name for names in TAKES.values() for name in names):
+        value = getattr(model, name)
+        if value is not None and name not in TAKES[model.method]:
+            refuse(name, value, model.method, [method for method, names in TAKES.items() if name in names])
+
+
+def refuse(name: str, value: Any, method: str, takers: Sequence[str]) -> NoReturn:
+    """Say that a method does not take a parameter, and which methods do."""
+    raise TypeError(
+        f"{name}={value!r} is not a parameter of method={method!r}: leave it out, or give the method that takes it, "
+        f"{', '.join(map(repr, takers))}."
+    )
 
 
 def fit_method(model: Any, loss: Loss, X: NDArray[Any], y: Array) -> LinearModel:

@@ -13,8 +13,11 @@ from tailguard.constraints import Constraint
 from tailguard.engines import Data, Engine, engine_for
 from tailguard.hints import Hints
 from tailguard.linear_model.base import Array, PrivateLinearModel
+from tailguard.linear_model.methods import METHODS, refuse
 from tailguard.losses import Huber, Loss, Poisson, Squared
 from tailguard.privacy import Budget
+
+_THRESHOLD = 1.345  # 95 % of the efficiency of least squares under normal noise of variance one
 
 
 class _PrivateRegressor(RegressorMixin, PrivateLinearModel):
@@ -93,7 +96,7 @@ class PrivateRidge(_PrivateRegressor):
         Public knowledge about columns and target, for method "auto": with few rows it decides whether slopes can be
         fitted. A wrong hint costs accuracy, never privacy. Not with ``inference=True``.
     clip, v, scale, bounds, constraint, blocks, steps, step_size, batch_size : optional
-        Public parameters of the other methods; see `tailguard.algorithms`.
+        Public parameters of the other methods; see `tailguard.algorithms`. A method refuses those that it does not use.
     allow_large_delta : bool, default=False
         Accept ``delta >= 1/n``.
     random_state : None, int or numpy generator, default=None
@@ -153,7 +156,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
         As in `PrivateRidge`.
     threshold : float, default=1.345
         Residual, in the units of y, from which the loss is linear; for all methods but "auto", which finds a
-        threshold at a central quantile of the residuals.
+        threshold at a central quantile of the residuals and takes none.
 
     Attributes
     ----------
@@ -166,7 +169,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
         epsilon: float | Budget = 1.0,
         delta: float | None = None,
         *,
-        threshold: float = 1.345,
+        threshold: float = _THRESHOLD,
         alpha: float = 0.0,
         method: str = "auto",
         fit_intercept: bool = True,
@@ -188,6 +191,11 @@ class PrivateHuberRegressor(_PrivateRegressor):
         parameters = {name: value for name, value in locals().items() if name not in ("self", "threshold", "__class__")}
         super().__init__(**parameters)
         self.threshold = threshold
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.method == "auto" and Huber(self.threshold).threshold != _THRESHOLD:
+            refuse("threshold", self.threshold, self.method, METHODS[1:])
 
     def _loss(self) -> Loss:
         return Huber(self.threshold)

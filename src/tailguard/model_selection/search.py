@@ -72,7 +72,8 @@ class PrivateGridSearch(ChosenModel):
     estimator : PrivateRidge, PrivateHuberRegressor, PrivatePoissonRegressor or PrivateLogisticRegression
         Its own epsilon, delta and random_state are not used.
     param_grid : dict of str to list, or list of such dicts
-        Candidates, as in scikit-learn's ``GridSearchCV``. They must not be chosen by looking at the data.
+        Candidates, as in scikit-learn's ``GridSearchCV``; methods that take different parameters go into dicts of their
+        own. They must not be chosen by looking at the data.
     epsilon : float or Budget, default=1.0
         The promise for the whole search: fits, scores and the choice.
     delta : float, optional

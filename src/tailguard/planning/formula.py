@@ -202,12 +202,17 @@ def plan(situation: Situation) -> Plan:
     >>> plan(Situation(rows=30_000, features=20, epsilon=1.0)).regime
     'close'
     """
-    return predict(situation, all_constants()[key_of(situation.model, situation.tails, small_fit(situation))])
+    known = all_constants()
+    constants = known[key_of(situation.model, situation.tails, small_fit(situation))]
+    return predict(situation, constants, known[key_of(situation.model, situation.tails)])
 
 
-def predict(situation: Situation, constants: Mapping[str, float]) -> Plan:
-    """Predict with given constants: for `plan`, and for their calibration."""
-    s, k = situation, constants
+def predict(situation: Situation, constants: Mapping[str, float], free: Mapping[str, float] | None = None) -> Plan:
+    """Predict with given constants: for `plan`, and for their calibration.
+
+    ``free`` are those of the fit without noise, which has no budget to be small: one set for a model and its tails.
+    """
+    s, k, without = situation, constants, constants if free is None else free
     n, mu, ratio = s.rows, s.mu, s.ratio
     largest, steps = _default_facts(s)
     nothing, sampling, privacy, size = _scales(s)
@@ -215,17 +220,17 @@ def predict(situation: Situation, constants: Mapping[str, float]) -> Plan:
     unresolved = nothing * (k["c"] * ratio**2 + k["e"] * (100.0 / (n * mu)) ** 3 + k["f"] * tilt)
     V = {"sampling": k["a"] * sampling, "privacy": k["b"] * privacy, "unresolved": unresolved}
     level = size * (k["a0"] / n + k["b0"] * (n * mu) ** -k["g"])
-    free = _shrunk(nothing, V["sampling"]) + size * k["a0"] / n
+    no_noise = _shrunk(nothing, without["a"] * sampling) + size * without["a0"] / n
     if n * mu < k["lost"]:
         regime, error = "nothing", 1.0 if s.model != "logistic" else nothing + level
     elif s.model == "mean":
-        regime, error = ("close" if level < 4.0 * free else "noisy"), min(1.0, level)
+        regime, error = ("close" if level < 4.0 * no_noise else "noisy"), min(1.0, level)
     elif ratio > largest:
         regime, error = "level only", nothing + level
     else:
         total = sum(V.values())
         error = _shrunk(nothing, total) + level
-        regime = "close" if error < 4.0 * free or error < 0.05 * nothing else "noisy"
+        regime = "close" if error < 4.0 * no_noise or error < 0.05 * nothing else "noisy"
     return Plan(
         situation=s,
         mu=mu,
@@ -238,7 +243,7 @@ def predict(situation: Situation, constants: Mapping[str, float]) -> Plan:
         often=error * k["often"],
         **V,
         level=level,
-        without_privacy=free,
+        without_privacy=no_noise,
         nothing_fitted=nothing,
     )
 

@@ -18,6 +18,7 @@ from tailguard._optional import import_optional
 from tailguard.engines.dask import tasks
 from tailguard.engines.dask.tasks import Part, is_number
 from tailguard.engines.engine import Target
+from tailguard.engines.files import listed
 from tailguard.engines.labels import as_labels
 
 
@@ -85,9 +86,9 @@ def _of_frame(X: Any, y: Any, target: Target, names: Sequence[str] | None) -> Ta
         raise ValueError("X has two columns of one name: give every column its own name.")
     own = isinstance(y, str) and target != "none"
     asked = [] if names is None else list(names)
-    for name in [*asked, *([y] if own else ())]:
-        if name not in kinds:
-            raise ValueError(f"X has no column {name!r}: there is {', '.join(map(repr, list(kinds)[:20]))}.")
+    absent = [name for name in [*asked, *([y] if own else ())] if name not in kinds]
+    if absent:
+        raise ValueError(f"X has no column {listed(absent)}: there is {listed(kinds)}.")
     chosen = [name for name in kinds if not (own and name == y)] if names is None else asked
     for name in chosen:
         if not is_number(kinds[name]):
