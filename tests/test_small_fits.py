@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tailguard as tg
-from tailguard.default import small
+from tailguard.default import choice
 from tailguard.means.queries import Queries
 from tailguard.privacy import ApproximateDP, Gaussian, gdp_mu
 
@@ -54,7 +54,7 @@ def test_slopes_of_few_rows_a_column(n, d, epsilon):
 def test_beyond_that_there_is_a_level_alone():
     for hints in (None, tg.Hints(moment=4.0)):
         X, y, _ = line(600, 20, 0)
-        assert 2.0 * 21 / (600 * gdp_mu(1.0, 1e-6)) > small.HIGH
+        assert 2.0 * 21 / (600 * gdp_mu(1.0, 1e-6)) > choice.HIGH
         model = tg.PrivateRidge(1.0, hints=hints).fit(X, y)
         assert not np.any(model.coef_)
         assert "level only" in str(model.privacy_.parameters["model"])
@@ -120,7 +120,7 @@ def test_which_fit_is_made_is_public():
         reports.append(tg.PrivateRidge(0.5, random_state=0).fit(X, X[:, 0]).privacy_)
     assert len({report.events[0] for report in reports}) == 1
     mu = gdp_mu(0.5, 1e-6)
-    assert mu * 1000 < small.FEW
+    assert mu * 1000 < choice.FEW
 
 
 FAR = {

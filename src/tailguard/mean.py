@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,8 +54,16 @@ class MeanResult:
     """
 
     value: Any
-    privacy: PrivacyReport = field(repr=False)
-    uncertainty: Uncertainty | None = field(default=None, repr=False)
+    privacy: PrivacyReport
+    uncertainty: Uncertainty | None = None
+
+    @property
+    def note(self) -> str:
+        """What is to be said of the value, such as that nothing was seen and 0 stands for it; most often nothing."""
+        return str(self.privacy.parameters.get("note", ""))
+
+    def __repr__(self) -> str:
+        return f"MeanResult(value={self.value!r}{f', note={self.note!r}' if self.note else ''})"
 
     def __float__(self) -> float:
         """The mean of a column as a number."""

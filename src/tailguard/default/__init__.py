@@ -174,9 +174,9 @@ def _is_pure(loss: Loss, queries: Queries, budget: Budget, known: Known | None, 
 def _pure_line(loss: Loss, asked: PureQueries, queries: Queries) -> tuple[Line, float]:
     """A level and no slopes; also the curvature of the loss, for penalties."""
     if isinstance(loss, Poisson):
-        level = log_mean_of(level_of(asked, "positive target"), queries)
+        level = log_mean_of(level_of(asked, "positive target") or 0.0, queries)
         return only(level, queries.engine.columns), math.exp(level)
-    return only(level_of(asked), queries.engine.columns), 1.0
+    return only(level_of(asked) or 0.0, queries.engine.columns), 1.0
 
 
 def _line(loss: Loss, queries: Queries, intercept: bool, known: Known | None) -> tuple[Line, float]:
@@ -218,13 +218,16 @@ def default_mean(
     bill = charge(for_unit(table.engine, whole), rows=table.n, method="private_mean", noise=noise)
     values, known = np.empty(columns), Uncertainty.none(columns)
     events: list[Event] = []
+    unseen: list[int] = []
     with np.errstate(all="ignore"):
         for j in range(columns):
             if pure:
                 assert table.budget.epsilon is not None
                 account = PureAccount(Budget(table.budget.epsilon / columns, table.delta))
                 asked = PureQueries(table.engine.column(j), account, noise.at(j))
-                values[j] = level_of(asked, limits=None if public is None else range_of(public, j))
+                level = level_of(asked, limits=None if public is None else range_of(public, j))
+                values[j] = 0.0 if level is None else level
+                unseen += [j] if level is None else []
                 events += for_unit(table.engine, account.close())
                 continue
             queries = Queries(table.engine.column(j), Account(part, max_samples=draws), noise.at(j))
@@ -232,14 +235,24 @@ def default_mean(
                 values[j], found = infer_level(queries)
                 known.stderr[j], known.freedom[j] = found.stderr[0], found.freedom[0]
             else:
-                values[j] = fit_level(queries) if public is None else level_known(queries, public, j)
+                level = fit_level(queries) if public is None else level_known(queries, public, j)
+                values[j] = 0.0 if level is None else level
+                unseen += [j] if level is None else []
             events += for_unit(table.engine, queries.account.close())
     if not table.budget.allows(events):
         raise OverBudgetError(f"the means cost more than the budget {table.budget.describe()}.")
     facts = {} if hints is None else {"hints": str(hints)}
+    if unseen:
+        facts["note"] = _nothing_seen(unseen, table.single)
     result = table.result("private_mean", values, tuple(events), "replace-one", noise, facts)
     bill.settle(result.privacy)
     return replace(result, uncertainty=known) if inference else result
+
+
+def _nothing_seen(columns: Sequence[int], single: bool) -> str:
+    """Say that a mean is 0 since nothing was seen; released."""
+    what = "nothing" if single else f"nothing of column{'s' if len(columns) > 1 else ''} {', '.join(map(str, columns))}"
+    return f"{what} was seen at this epsilon, and 0 stands for it: public ranges as hints would help"
 
 
 def fit_columns(

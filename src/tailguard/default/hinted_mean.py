@@ -44,8 +44,8 @@ def range_of(known: Known, column: int) -> tuple[float, float] | None:
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
-def level_known(queries: Queries, known: Known, column: int) -> float:
-    """Mean of a column, the engine's target, with what is known about column ``column``."""
+def level_known(queries: Queries, known: Known, column: int) -> float | None:
+    """Mean of a column, the engine's target, with what is known about column ``column``; none if nothing is seen."""
     limits, root = range_of(known, column), float(known.root[column])
     if limits is None:
         if not np.isfinite(root):

@@ -25,7 +25,7 @@ def level_only(queries: Queries, intercept: bool, known: Known | None = None) ->
     return Fit(queries, y_column).level_alone()
 
 
-def fit_level(queries: Queries) -> float:
-    """Fit a constant to the target: a private mean."""
+def fit_level(queries: Queries) -> float | None:
+    """Fit a constant to the target: a private mean; none if nothing is seen of it."""
     y_column = locate_target(queries, F_MEAN, closer=FAR)
-    return float(Fit(queries, y_column).level_alone().level) if y_column.seen[0] else 0.0
+    return float(Fit(queries, y_column).level_alone().level) if y_column.seen[0] else None

@@ -185,15 +185,20 @@ class Span(NamedTuple):
         return Span.between(least, most) if least < most else Span.between(low, high)
 
 
-def level_of(queries: PureQueries, source: Source = "target", limits: tuple[float, float] | None = None) -> float:
-    """Release the mean of the target, or of what of it is positive; ``limits`` are a public range of the values."""
+def level_of(
+    queries: PureQueries, source: Source = "target", limits: tuple[float, float] | None = None
+) -> float | None:
+    """Release the mean of the target, or of what of it is positive; none if nothing is seen of it.
+
+    ``limits`` are a public range of the values, within which something always is.
+    """
     # One far beyond the clip is a mistake, and counts as missing; one beyond a public range is at its end.
     questions = _Questions(queries, source, BEYOND if limits is None else math.inf)
     span = questions.size()
     if limits is not None and (span is None or span.reach < NEGLIGIBLE * (limits[1] - limits[0])):
         return questions.level_within(*limits)
     if span is None:
-        return 0.0
+        return None
     span = questions.clipped(span) if questions.strength < PLACED else questions.settled(span)
     if limits is None:
         return questions.level(span)
