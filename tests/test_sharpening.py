@@ -210,3 +210,18 @@ def test_a_sharpened_fit_is_a_function_of_what_was_released(monkeypatch, estimat
     for attribute in ("coef_", "intercept_", "lower_", "upper_", "_floor", "_ceiling"):
         np.testing.assert_array_equal(getattr(twin, attribute), getattr(model, attribute))
     assert twin.privacy_ == model.privacy_
+
+
+def test_the_draws_that_are_set_aside_cover_every_look():
+    """Five Gram matrices and all that grows with their width: what an account refuses would lose the model."""
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(4000, 15))
+    X = np.column_stack([half, half + 0.02 * rng.normal(size=half.shape)]) + 1000.0
+    y = X[:, :15].sum(axis=1) - X[:, 15:].sum(axis=1) + 0.001 * rng.normal(size=len(X))
+    report = tg.PrivateRidge(1e5, random_state=0).fit(X, y).privacy_
+    p = X.shape[1] + 1
+    draws = {"Gram": 0, "others": 0}
+    for event in report.events[:-1]:  # with the last, what is left of them is booked
+        draws["Gram" if event.label in ("correlations", "curvature") else "others"] += event.samples
+    assert 4 * p * (p + 1) // 2 <= draws["Gram"] <= 3 * p * (p + 1)
+    assert draws["others"] <= 1250 * (p + 1)

@@ -300,8 +300,11 @@ def _whole_epsilon(budget: Budget) -> tuple[Event, ...]:
 
 
 def _draws(p: int, outputs: int) -> int:
-    """Public bound on the number of noise draws, whose price the account sets aside."""
-    return 1250 * (p + 1) + 2 * p * (p + 1) + 50 * p * outputs + 1000
+    """Public bound on the number of noise draws, whose price the account sets aside.
+
+    Gram matrices are released up to five times: each of two at a glance and again, and the second once more.
+    """
+    return 1250 * (p + 1) + 3 * p * (p + 1) + 50 * p * outputs + 1000
 
 
 def _in_data_units(line: Line, alpha: float, curvature: float, fit_intercept: bool) -> tuple[Array, Any]:
