@@ -3,6 +3,8 @@
 Bounds are those of many seeds: a median of so many fits is beyond them in one of 100,000 runs or fewer.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -180,3 +182,19 @@ def test_in_a_ledger_few_rows_are_paid_for_like_many(tmp_path, budget):
             for report in (tg.private_mean(y, 0.2).privacy, tg.PrivateRidge(0.2).fit(y[:, None], y).privacy_):
                 assert all(isinstance(event, Gaussian) for event in report.events)
     assert ledger.summary().runs == 4
+
+
+@pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateLogisticRegression, tg.PrivatePoissonRegressor])
+def test_too_few_rows_for_slopes_are_a_warning_that_public_numbers_decide(estimator):
+    """The same whatever the rows are; none where slopes are fitted, though noise may leave nothing of them."""
+    told = set()
+    classes = {"classes": [0, 1]} if estimator is tg.PrivateLogisticRegression else {}
+    for X in (np.zeros((200, 12)), np.full((200, 12), np.nan), np.random.default_rng(0).normal(size=(200, 12))):
+        with pytest.warns(tg.FewRowsWarning, match=r"200 rows are too few for 12 columns at epsilon=0\.5") as caught:
+            estimator(0.5, random_state=0, **classes).fit(X, np.arange(200) % 2)
+        told.add(str(caught[0].message))
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator(0.5, random_state=0, **classes).fit(np.zeros((20_000, 2)), np.arange(20_000) % 2)
+        estimator(0.5, method="clipped", clip=1.0, random_state=0, **classes).fit(X, np.arange(200) % 2)

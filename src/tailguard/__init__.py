@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tailguard.auditing import audit
     from tailguard.fit_report import FitReport
     from tailguard.linear_model import (
+        FewRowsWarning,
         PrivateHuberRegressor,
         PrivateLogisticRegression,
         PrivatePoissonRegressor,
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Budget",
     "BudgetExceeded",
+    "FewRowsWarning",
     "FitReport",
     "Hints",
     "Ledger",
@@ -66,7 +68,7 @@ def __getattr__(name: str) -> Any:
         from tailguard import preprocessing
 
         return preprocessing.PrivateScaler
-    if name.startswith("Private") and name in __all__:
+    if name == "FewRowsWarning" or (name.startswith("Private") and name in __all__):
         from tailguard import linear_model
 
         return getattr(linear_model, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -97,6 +98,7 @@ def command(
     """
     from tailguard.cli import _shared
     from tailguard.fit_report import FitReport
+    from tailguard.linear_model import FewRowsWarning
     from tailguard.model_file import read_model, save_model
     from tailguard.privacy import Budget, default_delta
     from tailguard.tables import NUMBER, open_table, read_ids, training_rows
@@ -128,7 +130,9 @@ def command(
     with _shared.paying(ledger, dataset, budget_epsilon, epsilon, delta or default_delta(most)) as book:
         with _shared.progress(console, table.rows, shown=groups is None) as advance:
             rows = training_rows(table, recipe, memory * 2**20, advance)
-            estimator.fit(rows, recipe.target.name, groups=None if groups is None else read_ids(table, groups))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FewRowsWarning)  # the summary says so
+                estimator.fit(rows, recipe.target.name, groups=None if groups is None else read_ids(table, groups))
         _name_classes(estimator, recipe)
         if not inference:  # standard errors are those of the coefficients as they were fitted
             _centre(estimator, recipe)

@@ -18,7 +18,14 @@ differ: choose `PrivateRidge` to predict totals, `PrivateHuberRegressor` to desc
 needs less budget.
 """
 
+from tailguard.linear_model.base import FewRowsWarning
 from tailguard.linear_model.classification import PrivateLogisticRegression
 from tailguard.linear_model.regression import PrivateHuberRegressor, PrivatePoissonRegressor, PrivateRidge
 
-__all__ = ["PrivateHuberRegressor", "PrivateLogisticRegression", "PrivatePoissonRegressor", "PrivateRidge"]
+__all__ = [
+    "FewRowsWarning",
+    "PrivateHuberRegressor",
+    "PrivateLogisticRegression",
+    "PrivatePoissonRegressor",
+    "PrivateRidge",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Self
@@ -25,6 +26,10 @@ from tailguard.losses import Loss
 from tailguard.privacy import Budget, PrivacyReport
 
 Array = NDArray[np.float64]
+
+
+class FewRowsWarning(UserWarning):
+    """There are too few rows for slopes; public numbers decide that: rows, columns, budget and hints."""
 
 
 class PrivateLinearModel(WithIntervals, BaseEstimator):
@@ -141,6 +146,15 @@ class PrivateLinearModel(WithIntervals, BaseEstimator):
         self._floor, self._ceiling = model.limits
         self.coef_noise_ = model.noise
         self._set_uncertainty(model.uncertainty)
+        if str(self.privacy_.parameters.get("model", "")).startswith("level only"):
+            budget = f"epsilon={self.epsilon:g}" if isinstance(self.epsilon, (int, float)) else str(self.epsilon)
+            warnings.warn(
+                f"{type(self).__name__} fitted a constant and no slopes: {self.privacy_.n_rows} "
+                f"{self.privacy_.units} are too few for {self.n_features_in_} columns at {budget}. More rows, fewer "
+                "columns, a larger epsilon or public hints would do; 'tailguard plan' says how many.",
+                FewRowsWarning,
+                stacklevel=2,
+            )
         return self
 
     def _loss_and_target(self, y: NDArray[Any]) -> tuple[Loss, Array]:

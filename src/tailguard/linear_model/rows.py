@@ -110,9 +110,11 @@ def _numbers_in(X: Any) -> Any:
 
 def _without_data(kind: type[Exception], complaint: str, X: Any) -> Exception:
     """What scikit-learn says about shapes and names; nothing of what it says about values."""
-    if "Reshape your data" in complaint or len(getattr(X, "shape", (0, 0))) == 1:
+    dimensions = len(getattr(X, "shape", (0, 0)))
+    if "Reshape your data" in complaint or dimensions == 1:
+        found = f"{dimensions}D array" if dimensions in (0, 1) else "another dimension"
         return ValueError(
-            "Expected 2D array, got another dimension. Reshape your data: X.reshape(-1, 1), or frame[['age']], for one "
+            f"Expected 2D array, got {found} instead. Reshape your data: X.reshape(-1, 1), or frame[['age']], for one "
             "column."
         )
     if "Complex data" in complaint:
