@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tailguard as tg
 from tailguard import default
-from tailguard.default import pure_level
+from tailguard.default import pure_level, pure_scores
 from tailguard.default.columns import first_counts
 from tailguard.default.rows import NearCounts
 from tailguard.engines.memory import InMemory
@@ -106,7 +106,7 @@ def test_a_row_changes_a_score_of_sizes_by_one(values, other, data):
     scores = []
     for y in (values, changed):
         asked, counts = queries(y, NoNoise()), first_counts("target", np.arange(1))
-        scores.append(pure_level.scores_of(asked.total(counts, counts.shape)[0], rank))
+        scores.append(pure_scores.scores_of(asked.total(counts, counts.shape)[0], rank))
     assert np.max(np.abs(scores[0] - scores[1])) <= 1
     for found in scores:
         assert np.max(found) == 0  # some bin has the quantile in it
@@ -118,13 +118,13 @@ def test_a_row_changes_a_score_of_windows_and_signs_by_one(values, other, data):
     changed = list(values)
     changed[data.draw(st.integers(0, len(values) - 1))] = other
     rank, centre = data.draw(st.integers(0, len(values))), data.draw(st.sampled_from([0.0, 1.0, 1e300]))
-    windows, _ = pure_level._windows(pure_level.WIDTHS, far=True)
+    windows, _ = pure_scores.windows_of(pure_scores.WIDTHS, far=True)
     scores = []
     for y in (values, changed):
         counts = NearCounts("target", (0,), (centre,), (2.0**-5,))
         within = queries(y, NoNoise()).total(counts, counts.shape)[0][1:]
-        sides = pure_level.scores_of_sides(within, (0, 1, -1))
-        scores.append(np.append(sides, pure_level.scores_of_windows(within, windows, rank)))
+        sides = pure_scores.scores_of_sides(within, (0, 1, -1))
+        scores.append(np.append(sides, pure_scores.scores_of_windows(within, windows, rank)))
     assert np.max(np.abs(scores[0] - scores[1])) <= 1
 
 
@@ -137,8 +137,8 @@ def test_a_row_changes_a_score_of_neighbouring_exponents_by_one(values, other, d
     for y in (values, changed):
         asked, counts = queries(y, NoNoise()), first_counts("target", np.arange(1))
         within = asked.total(counts, counts.shape)[0]
-        tops, found = pure_level.scores_together(within)
-        assert len(found) == len(tops) == len(pure_level.TOGETHER)
+        tops, found = pure_scores.scores_together(within)
+        assert len(found) == len(tops) == len(pure_scores.TOGETHER)
         assert found[0] == tops[0] == 0  # none of them, whatever the rows are
         assert np.max(found) <= len(y) - within[0]
         scores.append(found)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.auditing.neighbours import Table
-from tailguard.default.pure_level import scores_of
+from tailguard.default.pure_scores import scores_of
 from tailguard.engines import Engine
 from tailguard.engines.grouped import grouped
 from tailguard.engines.memory import InMemory

@@ -6,8 +6,8 @@ which values targets are clipped is found by choices:
 
 1. *Size*: of the bins of the first look (`rows.first_look`: zero, then binary exponents) the one in which a high
    quantile of sizes lies. Where that is zero, or so small that zeros may be behind it, their fraction is asked for, and
-   if they are the most, a quantile of the others. What is beyond 2^80 or below 2^-80 is in bins of twenty exponents,
-   and is asked for again within them.
+   if they are the most, a quantile of the others; of so few that it would not be seen, where most of them are together.
+   What is beyond 2^80 or below 2^-80 is in bins of twenty exponents, and is asked for again within them.
 2. *Place*: are there values of both signs, or hardly any but of one? Or are most of them in a narrow window far from 0,
    as years are? A window is the narrowest that has most rows in it, by counts of equal bins; in one that is as narrow
    as bins are, it is asked for again with finer ones. Sizes of at most 1 are shares and indicators: a window about most
@@ -16,42 +16,54 @@ which values targets are clipped is found by choices:
    a lower one. Between the two the tail falls with a power, along which the clip goes on to where what is lost beyond
    it is about the noise.
 4. *The mean* of targets clipped there. Targets of one sign, costs and incomes, are clipped at 0 too, and replacing one
-   moves their sum by half as much.
+   moves their sum by half as much. Missing ones add nothing, and what is found is divided by the fraction of others.
 
-=======  ==========================================  ===========================================  ===================
-query    one row                                     sensitivity                                  share of epsilon
-=======  ==========================================  ===========================================  ===================
-size     a count in one bin                          1 for each score                             `SIZE`, `AGAIN`
-zeros    1{y = 0}                                    1                                            `ZEROS`
-place    a count in one bin                          1 for each score                             `PLACE`, up to twice
-reach    a count in one bin                          1 for each score                             `REACH`
-tail     the same, a lower quantile                  1 for each score                             `FALL`
-level    clip(y - base, c); of one sign, clip(y, 0,  2 c; c                                       what is left
-         c) or clip(y, -c, 0)
-=======  ==========================================  ===========================================  ===================
+=======  =====================================================  =================  ==========================
+query    one row                                                sensitivity        share of epsilon
+=======  =====================================================  =================  ==========================
+size     a count in one bin                                     1 for each score   `SIZE`, `AGAIN`, `SELDOM`
+zeros    1{y = 0}                                               1                  `ZEROS`
+place    a count in one bin                                     1 for each score   `PLACE`, up to three times
+outside  1{abs(y - base) > 4 c}                                 1                  `LOST`
+reach    a count in one bin                                     1 for each score   `REACH`
+tail     the same, a lower quantile                             1 for each score   `FALL`
+missing  1{y is missing}                                        1                  `MISSING`
+level    clip(y - base, c); of one sign, clip(y, 0, c) or       2 c; c             what is left
+         clip(y, -c, 0)
+=======  =====================================================  =================  ==========================
 
-Proof. *Quantiles*: with m rows to be at or below it, a bin with b rows before it and k in it has the score ``-max(b -
-m, m - b - k, 0)``. A replaced row leaves one bin and enters another, so b and b + k change by at most 1, and so does
-the largest of three numbers that do. *Windows*: one with k rows in it has the score ``min(k - m, 0)``, and k changes by
-at most 1; so does the number of rows of the other sign, which is what one sign costs. *Level*: a number between -c and
-c changes by at most 2 c, one between 0 and c by at most c.
+Proof. Scores: see `pure_scores`. *Counts*: a replaced row changes one by at most 1. *Level*: a number between -c and c
+changes by at most 2 c, one between 0 and c by at most c; a missing one is 0, and what the mean is divided by for it is
+released.
 
 A size that no row has is worse than none: the noise of the mean is in proportion to it. With a fraction f of n rows
 beyond a quantile, bins beyond all rows have a score of f n less than the right one, so one of them is chosen with a
 probability of about e^{-f n eps1/2}, eps1 the epsilon of the question; f is as small as leaves e^{-13} (`SAFE`), and
-for a reach, where there are few places and none is far away, e^{-7} (`NEARLY`). So how far out a quantile can be is a
+for a reach, where there are few places and none is far away, e^{-7} (`NEARLY`); among the places where few values are
+together, that there are none is e^9 (`NONE`) times as likely as any. So how far out a quantile can be is a
 matter of n epsilon, and so are shares: with more rows less of epsilon is enough. All of that is public.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard.default.pure_scores import (
+    FINER,
+    PRIOR,
+    TOGETHER,
+    WIDTHS,
+    scores_of,
+    scores_of_sides,
+    scores_of_windows,
+    scores_together,
+    windows_of,
+)
 from tailguard.default.recalibration import BEYOND
 from tailguard.default.rows import (
     BELOW,
@@ -94,9 +106,6 @@ COMPLETE = 2000.0  # and of missing ones
 SAFE, NEARLY = 13.0, 7.0  # logarithms of how unlikely wrong answers are: size and window, reach
 ONE_SIGN = 4.0  # by which values of one sign are likelier than of both, in logarithms: half the noise
 BULK, TAIL, HALF = 0.8, 0.1, 0.3  # of the rows in a window, beyond a size, and beyond where a tail begins
-NARROWER = 3.0  # by which a window half as wide is likelier, in logarithms,
-WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)  # of windows far from 0, in bins,
-FINER = (*WIDTHS, 24, 32, 48, 64)  # and of those within them
 SLIM = 2  # bins of a window that is looked at more closely
 NEARER = 0.25  # by which a reach that is half an octave nearer is likelier
 # Clip over size before there is a reach: with few rows, in general, and of one sign with more rows; and the least with
@@ -105,12 +114,6 @@ CLIP_OF_FEW, CLIP, CLIP_SIDED, ENDS, ENDS_WINDOW = 1.75, 2.0, 2.5, 1.4, 1.75
 CLIP_SELDOM = 1.4  # the same of values that few rows have
 CUT_OFF, SLOWEST = 4.0, 0.85  # fraction beyond a clip, over the noise; slope of a tail
 FURTHEST = (4.0, 12.0)  # clip over reach, with values of both signs, whose tails make up for each other, and of one
-# No size is likelier than a smaller one: that would undo it.
-PRIOR = -2.0 * np.log1p(np.maximum(np.append(-np.inf, TOPS) - 3.0, 0.0) / 4.0)
-# Exponents in which values that few rows have are together. That there are none is likelier, in logarithms, than any
-# size of them, and more exponents are less likely than one.
-OCTAVES, NONE, SPREAD = (1, 2, 4), 9.0, 3.0
-TOGETHER = np.concatenate([[NONE], *(PRIOR[width:] - SPREAD * math.log2(width) for width in OCTAVES)])
 REACHES = 2.0 ** np.arange(-6.0, 8.01, 0.5)  # in units of a size,
 REACHES_WINDOW = 2.0 ** np.arange(-6.0, 13.01, 0.5)  # and of a window, as far as the size that it was found in
 # Rows so many reaches from a window are far outside of it; by how many standard deviations their number must be sure.
@@ -124,34 +127,6 @@ def is_pure(n: int, budget: Budget, columns: int = 1) -> bool:
     if budget.epsilon is None or n < ROWS or budget.epsilon < EPSILON * columns:
         return False
     return n * budget.epsilon >= LEAST * columns and columns <= max(1.0, MOST * (budget.epsilon / budget.mu) ** 2)
-
-
-def scores_of(within: Integers, rank: int) -> Integers:
-    """By how many rows each bin misses the one of a rank among the sizes, 0 or less."""
-    upto = np.cumsum(within)
-    return np.asarray(-np.maximum(np.maximum(upto - within - rank, rank - upto), 0))
-
-
-def scores_of_windows(within: Integers, windows: Integers, rank: int) -> Integers:
-    """By how many rows each window, from a bin up to another, is short of a number, 0 or less."""
-    upto = np.append(0, np.cumsum(within))
-    return np.asarray(np.minimum(upto[windows[:, 1]] - upto[windows[:, 0]] - rank, 0))
-
-
-def scores_of_sides(within: Integers, sides: Sequence[int]) -> Integers:
-    """Less the number of rows on the other side of 0, which a mean of one side (1, -1) would lose."""
-    other = {0: 0, 1: int(within[: NEAR // 2].sum()), -1: int(within[NEAR // 2 :].sum())}
-    return np.array([-other[side] for side in sides])
-
-
-def scores_together(within: Integers) -> tuple[Integers, Integers]:
-    """Rows in so many neighbouring exponents, by `TOGETHER`, and the last of these bins; first none, in bin 0."""
-    upto = np.cumsum(within) - within[0]
-    tops, scores = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
-    for width in OCTAVES:
-        tops.append(np.arange(width, len(within)))
-        scores.append(upto[width:] - upto[: len(within) - width])
-    return np.concatenate(tops), np.concatenate(scores)
 
 
 class Span(NamedTuple):
@@ -299,7 +274,7 @@ class _Questions:
         share = self._share(PLACE)
         all_but = max(span.beyond, self._beyond(SAFE, share), 1.0 - BULK)
         sides, unit = (1,) if self.positive else (0, 1, -1), span.reach / (NEAR // 4)
-        windows, prior = _windows(WIDTHS, far=True)
+        windows, prior = windows_of(WIDTHS, far=True)
         if span.reach == 1.0:
             windows, prior = windows[:0], prior[:0]
         within = self._near(0.0, unit)
@@ -311,7 +286,7 @@ class _Questions:
         start, end = windows[chosen - len(sides)]
         base, width = (start + end - NEAR) / 2.0 * unit, (end - start) * unit
         if end - start <= SLIM and self.strength >= WINDOWED and self._affords(share):
-            windows, prior = _windows(FINER)
+            windows, prior = windows_of(FINER)
             unit = width / (NEAR // 4)
             scores = scores_of_windows(self._near(base, unit), windows, self._rank(all_but))
             start, end = windows[self.queries.choose("place", scores, share, prior)]
@@ -419,15 +394,3 @@ class _Questions:
     def _rank(self, beyond: float) -> int:
         """Number of rows that are not beyond; public."""
         return int(self.n * (1.0 - beyond))
-
-
-def _windows(widths: tuple[int, ...], far: bool = False) -> tuple[Integers, Array]:
-    """Windows of equal bins, first and last bin, and how likely they are; those that are far from 0, or all."""
-    found, prior = [], []
-    for width in widths:
-        start = np.arange(NEAR + 1 - width)
-        if far:
-            start = start[(start - NEAR // 2 >= width) | (NEAR // 2 - start - width >= width)]
-        found.append(np.column_stack([start, start + width]))
-        prior.append(np.full(len(start), NARROWER * math.log2(NEAR // 2 / width) - math.log(len(start))))
-    return np.vstack(found), np.concatenate(prior)
