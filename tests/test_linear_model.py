@@ -656,6 +656,25 @@ def test_texts_beside_numbers_are_no_set_of_labels():
         tg.PrivateLogisticRegression().fit(np.ones((4, 1)), [0, 1, "?", 1])
 
 
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(("n", "epsilon"), [(300, 1.0), (1500, 1.0), (8000, 2.0)])
+def test_the_reported_price_is_that_of_the_algorithm_and_not_of_what_it_saw(name, n, epsilon):
+    """The whole budget, though fits to nothing ask fewer questions: what was not spent is in the report, too."""
+    prices = set()
+    rng = np.random.default_rng(0)
+    classes = {"classes": [0, 1]} if name == "logistic" else {}
+    for X, y in (
+        (np.zeros((n, 3)), np.zeros(n)),
+        (np.full((n, 3), np.nan), np.full(n, np.nan)),
+        (rng.normal(1000.0, 1.0, (n, 3)), rng.integers(0, 2, n)),
+    ):
+        report = ESTIMATORS[name](epsilon, random_state=0, **classes).fit(X, y).privacy_
+        prices.add(round(report.epsilon, 7))
+    for x in (np.zeros(n), np.full(n, np.nan), rng.normal(1000.0, 1.0, n), rng.lognormal(9.0, 2.0, (n, 5))):
+        prices.add(round(tg.private_mean(x, epsilon, random_state=0).privacy.epsilon, 7))
+    assert prices == {epsilon}
+
+
 def test_a_predicted_mean_may_be_as_small_as_it_is():
     """Next to nothing at least; and somebody who has floats raise still gets the exp of minus a thousand, 0."""
     model = fitted("Poisson")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailguard.privacy import Account, Budget, Gaussian, OverBudgetError, epsilon_of
+from tailguard.privacy import Account, Budget, Gaussian, OverBudgetError, PureAccount, epsilon_of, total_mu
 
 BUDGETS = [Budget(1.0, 1e-6), Budget(rho=0.1), Budget(mu=0.5)]
 
@@ -83,3 +83,25 @@ def test_a_copy_could_spend_twice_so_there_is_none():
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="twice"):
             duplicate(account)
+
+
+@pytest.mark.parametrize("spent", [(), (0.25,), (0.3, 0.7), (0.5, 0.5 - 1e-12)], ids=str)
+def test_a_closed_account_costs_the_whole_budget_whatever_was_asked(spent):
+    """How much was asked for may depend on answers, so a smaller price would be no guarantee of the algorithm."""
+    budget = Budget(1.0, 1e-6)
+    prices = []
+    for account in (Account(budget, max_samples=5000), PureAccount(budget)):
+        for k, share in enumerate(spent):
+            samples = {"samples": 10 * k} if isinstance(account, Account) else {}
+            account.spend(share=share, label=f"question {k}", **samples)
+        events = account.close()
+        assert events == account.close() == account.events  # once
+        assert budget.allows(events)
+        assert [event.label for event in events[: len(spent)]] == [f"question {k}" for k in range(len(spent))]
+        assert [event.label for event in events[len(spent) :]] == ([] if sum(spent) > 0.99 else ["not spent"])
+        with pytest.raises(OverBudgetError):
+            account.spend(share=1e-6)
+        prices.append(epsilon_of(events, 1e-6))
+    assert prices == pytest.approx([1.0, 1.0], rel=1e-7)
+    assert max(prices) <= 1.0
+    assert prices[0] == pytest.approx(epsilon_of([Gaussian(total_mu(budget, 5000), samples=5000)], 1e-6), rel=1e-8)

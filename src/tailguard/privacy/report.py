@@ -215,7 +215,7 @@ class PrivacyReport:
         rows = rows if self.n_rows is None else f"{self.n_rows} {rows}"
         would = "" if self.private else "would be "
         text = (
-            f"{would}({_up(self.epsilon)}, {'0' if self._is_pure else _up(self.delta)})-differentially private "
+            f"{would}({_up(self.epsilon)}, {_up(self.delta)})-differentially private "
             f"when one of the {rows}{whole} {_NEIGHBOURS[self.relation]}"
         )
         if self.private:
@@ -253,12 +253,13 @@ class PrivacyReport:
 
     @property
     def _is_pure(self) -> bool:
-        """Whether epsilon holds with delta = 0."""
+        """Whether epsilon holds with delta = 0, but for draws of a probability below e^-4096."""
         pure = all(isinstance(event, ApproximateDP) and event.delta == 0.0 for event in self.events)
-        return pure and math.fsum(map(_epsilon, self.events)) <= self.epsilon * (1.0 + 1e-9)
+        return bool(self.events) and pure and math.fsum(map(_epsilon, self.events)) <= self.epsilon * (1.0 + 1e-9)
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = [("method", self.method), ("budget", self.budget)]
+        facts += [("noise", "pure: epsilon holds with delta = 0")] if self._is_pure else []
         facts += [(name, _short(value)) for name, value in self.parameters.items() if value is not None]
         return [(name, value) for name, value in facts if value]
 
@@ -276,7 +277,7 @@ class PrivacyReport:
         for label, members in groups.items():
             part = math.fsum(weights[index] or 0.0 for index in members)
             share = f"{100.0 * part / total:.1f} %" if comparable else "-"
-            kinds = {type(self.events[index]).__name__ for index in members}
+            kinds = {_kind(self.events[index]) for index in members}
             one = len(members) == 1
             mechanism = self.events[members[0]].describe() if one else f"{len(members)} releases, {', '.join(kinds)}"
             table.append((label, share, mechanism))
@@ -348,6 +349,13 @@ class PrivacyReport:
     def from_json(cls, text: str) -> PrivacyReport:
         """Rebuild a report from :meth:`to_json`."""
         return cls.from_dict(_checks.json_object("report", text))
+
+
+def _kind(event: Event) -> str:
+    """Return what kind of mechanism it is."""
+    if isinstance(event, ApproximateDP):
+        return "pure" if event.delta == 0.0 else "(epsilon, delta)"
+    return type(event).__name__
 
 
 def _epsilon(event: Event) -> float:
