@@ -252,6 +252,11 @@ MEANS: dict[str, tuple[Callable[[int, Generator], Array], float]] = {
         lambda n, rng: _mixed(0.05, rng.lognormal(8.0, 1.0, n), 0.0, rng),
         0.05 * math.exp(8.5),
     ),
+    "100, one in five 200": (lambda n, rng: np.where(rng.random(n) < 0.2, 200.0, 100.0), 120.0),
+    "normal about 25, sd 5, one in ten missing": (
+        lambda n, rng: np.where(rng.random(n) < 0.1, np.nan, rng.normal(25.0, 5.0, n)),
+        25.0,
+    ),
 }
 
 

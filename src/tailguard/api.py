@@ -177,9 +177,10 @@ def private_mean(
     Parameters
     ----------
     x : array_like of shape (n,) or (n, d), `Source`, path, or table of Arrow
-        Any values. With "auto" NaN, and what is far beyond all others, counts as 0, or as the middle of a column that
-        is far from 0; other methods take NaN for 0 and truncate infinite values. Dask arrays, dataframes and series
-        stay on their workers, CUDA tensors on their device.
+        Any values. With "auto" missing and infinite ones are left out where epsilon times the number of rows is 2000
+        or more, for up to some three columns; else they, and always what is far beyond all others, count as 0, or as
+        the middle of a column that is far from 0. Other methods take NaN for 0 and truncate infinite values. Dask
+        arrays, dataframes and series stay on their workers, CUDA tensors on their device.
     epsilon, delta
         The promise; or a `Budget` as ``epsilon``.
     method : {"auto", "smoothed", "clipped", "clamped", "trimmed"}, default="auto"
@@ -207,14 +208,15 @@ def private_mean(
     relation : {"replace-one", "add-remove"}, default="replace-one"
         Which tables are neighbours; "trimmed" offers replace-one only.
     hints : Hints, optional
-        Public ranges and moments of the columns, for "auto": a wrong one costs accuracy, never privacy.
+        Public ranges and moments of the columns, for "auto": a wrong one costs accuracy, never privacy. For yes and no
+        ``ranges=[(0, 1)]``.
     allow_large_delta, random_state, threads
         As in `tailguard.problem.RunOptions`.
 
     Returns
     -------
     MeanResult
-        With ``value``, a float for a column, and ``privacy``.
+        With ``value``, a float for a column, ``privacy``, and a ``note`` where nothing was seen.
 
     Examples
     --------
