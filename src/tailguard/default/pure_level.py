@@ -94,7 +94,7 @@ SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.04)
 REACH, REACH_WINDOW, FALL = (250.0, 0.15, 0.08), (80.0, 0.15, 0.08), (80.0, 0.05, 0.02)
 ZEROS, AGAIN, SPARED = (50.0, 0.06, 0.03), 0.4, 0.4  # for a column of zeros; what they leave for the rest
 SELDOM, SPARED_SELDOM = 0.45, 0.25  # for values that few rows have; what that leaves
-LOST, MISSING = (80.0, 0.04, 0.02), 0.03  # for rows outside a window, and missing ones;
+LOST, MISSING = (80.0, 0.04, 0.02), (60.0, 0.06, 0.03)  # for rows outside a window, and missing ones;
 KEPT = 0.15  # what these, and what follows, leave
 TINY = -12.0  # exponent of a size that zeros may be behind,
 NEGLIGIBLE = 2.0**-20  # and its part of a public range
@@ -102,7 +102,7 @@ LARGE, RARE = 0.2, 0.2  # of the others, those beyond their quantile; of all, th
 MOST_OF_THEM = 0.5  # of the others that a quantile may leave beyond it: with fewer rows one asks where they are
 # n epsilon from which on there are questions of place, of a reach in windows and of finer bins, and of any reach.
 PLACED, WINDOWED, REACHED = 330.0, 900.0, 2500.0
-COMPLETE = 2000.0  # and of missing ones
+COMPLETE = 1000.0  # and of missing ones
 SAFE, NEARLY = 13.0, 7.0  # logarithms of how unlikely wrong answers are: size and window, reach
 ONE_SIGN = 4.0  # by which values of one sign are likelier than of both, in logarithms: half the noise
 BULK, TAIL, HALF = 0.8, 0.1, 0.3  # of the rows in a window, beyond a size, and beyond where a tail begins
@@ -355,12 +355,13 @@ class _Questions:
 
     def _present(self) -> float:
         """Fraction of targets that are neither missing nor infinite; those add nothing to the sum of a mean."""
-        if self.strength < COMPLETE or not self._affords(MISSING):
+        share = self._share(MISSING)
+        if self.strength < COMPLETE or not self._affords(share):
             return 1.0
         # A target is 1, and a missing one counts as 0. Infinite ones are missing, or at the end of a public range.
         every = Target(furthest=FINITE if self.furthest < math.inf else math.inf, low=1.0, high=1.0)
-        missing = self.queries.fraction("missing", int(self.queries.total(*self._sizes_of(every, (0.5,)))[0]), MISSING)
-        return min(1.0, max(FEWEST, 1.0 - believed(missing, 2.0 / (self.strength * MISSING))))
+        missing = self.queries.fraction("missing", int(self.queries.total(*self._sizes_of(every, (0.5,)))[0]), share)
+        return min(1.0, max(FEWEST, 1.0 - believed(missing, 2.0 / (self.strength * share))))
 
     def _sizes_of(self, targets: Target, grid: Iterable[float]) -> tuple[Sizes, tuple[int]]:
         """What counts sizes of targets, and the shape of the counts; **not released**."""
