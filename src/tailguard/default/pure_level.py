@@ -16,7 +16,8 @@ which values targets are clipped is found by choices:
    a lower one. Between the two the tail falls with a power, along which the clip goes on to where what is lost beyond
    it is about the noise.
 4. *The mean* of targets clipped there. Targets of one sign, costs and incomes, are clipped at 0 too, and replacing one
-   moves their sum by half as much. Missing ones add nothing, and what is found is divided by the fraction of others.
+   moves their sum by half as much. If some are missing, those count as a rough mean in a sum that the fraction of the
+   others corrects: so the noise of that fraction hardly matters.
 
 =======  =====================================================  =================  ==========================
 query    one row                                                sensitivity        share of epsilon
@@ -28,13 +29,14 @@ outside  1{abs(y - base) > 4 c}                                 1               
 reach    a count in one bin                                     1 for each score   `REACH`
 tail     the same, a lower quantile                             1 for each score   `FALL`
 missing  1{y is missing}                                        1                  `MISSING`
-level    clip(y - base, c); of one sign, clip(y, 0, c) or       2 c; c             what is left
+rough    clip(y - base, c); of one sign, clip(y, 0, c) or       2 c; c             `ROUGH`
          clip(y, -c, 0)
+level    the same; a missing one is the rough mean              2 c; c             what is left
 =======  =====================================================  =================  ==========================
 
-Proof. Scores: see `pure_scores`. *Counts*: a replaced row changes one by at most 1. *Level*: a number between -c and c
-changes by at most 2 c, one between 0 and c by at most c; a missing one is 0, and what the mean is divided by for it is
-released.
+Proof. Scores: see `pure_scores`. *Counts*: a replaced row changes one by at most 1. *Rough, level*: a number between -c
+and c changes by at most 2 c, one between 0 and c by at most c. A missing one is the base, or the rough mean, which is
+between these ends and released, as is the fraction of the others.
 
 A size that no row has is worse than none: the noise of the mean is in proportion to it. With a fraction f of n rows
 beyond a quantile, bins beyond all rows have a score of f n less than the right one, so one of them is chosen with a
@@ -48,11 +50,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailguard.default.missing import ALL, Present, missing_count
 from tailguard.default.pure_scores import (
     FINER,
     PRIOR,
@@ -94,7 +98,8 @@ SIZE, PLACE = (200.0, 0.45, 0.02), (100.0, 0.25, 0.04)
 REACH, REACH_WINDOW, FALL = (250.0, 0.15, 0.08), (80.0, 0.15, 0.08), (80.0, 0.05, 0.02)
 ZEROS, AGAIN, SPARED = (50.0, 0.06, 0.03), 0.4, 0.4  # for a column of zeros; what they leave for the rest
 SELDOM, SPARED_SELDOM = 0.45, 0.25  # for values that few rows have; what that leaves
-LOST, MISSING = (80.0, 0.04, 0.02), (60.0, 0.06, 0.03)  # for rows outside a window, and missing ones;
+LOST = (80.0, 0.04, 0.02)  # for rows outside a window,
+MISSING, ROUGH = (30.0, 0.06, 0.02), 0.05  # for missing ones, and what they count as;
 KEPT = 0.15  # what these, and what follows, leave
 TINY = -12.0  # exponent of a size that zeros may be behind,
 NEGLIGIBLE = 2.0**-20  # and its part of a public range
@@ -102,7 +107,7 @@ LARGE, RARE = 0.2, 0.2  # of the others, those beyond their quantile; of all, th
 MOST_OF_THEM = 0.5  # of the others that a quantile may leave beyond it: with fewer rows one asks where they are
 # n epsilon from which on there are questions of place, of a reach in windows and of finer bins, and of any reach.
 PLACED, WINDOWED, REACHED = 330.0, 900.0, 2500.0
-COMPLETE = 1000.0  # and of missing ones
+COMPLETE, COMPLETE_WINDOW = 500.0, 2000.0  # and of missing ones: in a window they are less far from the others
 SAFE, NEARLY = 13.0, 7.0  # logarithms of how unlikely wrong answers are: size and window, reach
 ONE_SIGN = 4.0  # by which values of one sign are likelier than of both, in logarithms: half the noise
 BULK, TAIL, HALF = 0.8, 0.1, 0.3  # of the rows in a window, beyond a size, and beyond where a tail begins
@@ -119,7 +124,6 @@ REACHES_WINDOW = 2.0 ** np.arange(-6.0, 13.01, 0.5)  # and of a window, as far a
 # Rows so many reaches from a window are far outside of it; by how many standard deviations their number must be sure.
 OUTSIDE, SURE = 4.0, 2.0
 FINITE = float(np.finfo(float).max)  # beyond it nothing but infinity
-FEWEST = 0.05  # of the targets are taken to be present
 
 
 def is_pure(n: int, budget: Budget, columns: int = 1) -> bool:
@@ -331,51 +335,57 @@ class _Questions:
 
     def level(self, span: Span) -> float:
         """Release the mean of targets clipped to a span."""
-        present = self._present()
-        found, sd = self._mean(span)
-        mean = min(span.reach, max(-span.reach, (found - span.base) / present))
-        if span.side:
-            mean = span.side * max(0.0, span.side * mean)
+        mean, sd = self._mean(span)
         if span.seldom or not (span.side or span.is_window):
             mean = believed(mean, sd)
         return span.base + mean
 
     def _mean(self, span: Span) -> tuple[float, float]:
-        """Release the mean of clipped targets, with all that is left, and the standard deviation of its noise."""
-        level = Level(self._nothing(), self._targets(span, self.furthest * span.reach), Clip(1.0))
-        found, sd = self.queries.mean("level", level, 1.0, self.queries.account.left, one_sided=span.side != 0)
-        return span.base + span.reach * float(found[0]), span.reach * sd
+        """Release the mean of clipped targets less the base, with all that is left, and the noise in it."""
+        targets = self._targets(span, self.furthest * span.reach)
+        low, high = max(targets.low, -1.0), min(targets.high, 1.0)
+        targets, length = replace(targets, low=low, high=high), 1.0 if span.side else 2.0
+
+        def mean(label: str, share: float, instead: float = 0.0) -> tuple[float, float]:
+            # Less what missing ones count as, which is between the ends: so these are 0, as a missing residual is.
+            level = Level(self._constant(instead), targets, Clip(length))
+            found, sd = self.queries.mean(label, level, length, share, narrow=True)
+            at = instead + float(found[0]) / present.fraction
+            return min(high, max(low, at)), sd / present.fraction
+
+        present, instead = ALL, 0.0
+        asked = self.strength >= (COMPLETE_WINDOW if span.is_window else COMPLETE)
+        if asked and self._affords(self._share(MISSING) + ROUGH):
+            present = self._present(targets)
+            instead, _ = mean("rough", ROUGH)
+        found, sd = mean("level", self.queries.account.left, instead)
+        return span.reach * found, span.reach * sd
 
     def level_within(self, low: float, high: float) -> float:
         """Release the mean of targets clipped to a range, no further from 0 than noise allows."""
-        present, span = self._present(), Span.between(low, high)
-        found, sd = self._mean(span)
-        found, start = span.base + (found - span.base) / present, min(max(low, 0.0), high)
-        return start + believed(min(max(low, found), high) - start, sd)
+        span, start = Span.between(low, high), min(max(low, 0.0), high)
+        mean, sd = self._mean(span)
+        return start + believed(min(max(low, span.base + mean), high) - start, sd)
 
-    def _present(self) -> float:
-        """Fraction of targets that are neither missing nor infinite; those add nothing to the sum of a mean."""
+    def _present(self, targets: Target) -> Present:
+        """Fraction of targets that are not missing."""
         share = self._share(MISSING)
-        if self.strength < COMPLETE or not self._affords(share):
-            return 1.0
-        # A target is 1, and a missing one counts as 0. Infinite ones are missing, or at the end of a public range.
-        every = Target(furthest=FINITE if self.furthest < math.inf else math.inf, low=1.0, high=1.0)
-        missing = self.queries.fraction("missing", int(self.queries.total(*self._sizes_of(every, (0.5,)))[0]), share)
-        return min(1.0, max(FEWEST, 1.0 - believed(missing, 2.0 / (self.strength * share))))
+        missing = self.queries.fraction("missing", missing_count(self.queries, targets), share)
+        return Present.of(missing, math.sqrt(2.0) / (self.strength * share))
 
     def _sizes_of(self, targets: Target, grid: Iterable[float]) -> tuple[Sizes, tuple[int]]:
         """What counts sizes of targets, and the shape of the counts; **not released**."""
-        counts = Sizes(Residual(self._nothing(), targets), tuple(grid))
+        counts = Sizes(Residual(self._constant(0.0), targets), tuple(grid))
         return counts, counts.shape
 
     def _affords(self, share: float) -> bool:
         """Whether enough is left after a question; released."""
         return self.queries.account.left - share >= KEPT
 
-    def _nothing(self) -> Fitted:
-        """A line that is zero."""
+    def _constant(self, value: float) -> Fitted:
+        """A line without slopes."""
         none = np.zeros(self.queries.engine.columns)
-        return Fitted(None, none, none, 0.0)
+        return Fitted(None, none, none, value)
 
     def _targets(self, span: Span, furthest: float) -> Target:
         """Targets from the base in units of the reach; negative counts are zeros."""

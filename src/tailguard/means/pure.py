@@ -28,8 +28,8 @@ mechanism; whole numbers make it exact.)
 
 **Of `fraction` and `mean`.** The exact sum S, in units of the grid, changes by at most s, its rounded sensitivity, and
 the difference of two geometric draws has P(k) proportional to e^{-|k|/t}: probabilities of any value of S + k differ by
-e^{s/t} at most. Where all rows are within [0, b], or all within [-b, 0], a replaced one moves the sum by at most b, and
-not by 2 b.
+e^{s/t} at most. Where all rows are within one interval of length b, whatever they are, a replaced one moves the sum by
+at most b, and not by 2 b; rounded, by one unit more.
 
 All of it holds exactly, but for draws beyond 2^62 (probability below e^{-4096}, for which delta is there).
 """
@@ -78,15 +78,15 @@ class PureQueries(Sums):
         scale = math.ceil(_STEPS / self.account.spend(share=share, label=label))
         return float(self._laplace(np.array([count * _STEPS]), scale)[0]) / (_STEPS * self.n)
 
-    def mean(self, label: str, function: BlockFunction, bound: float, share: float, one_sided: bool = False) -> Noisy:
+    def mean(self, label: str, function: BlockFunction, bound: float, share: float, narrow: bool = False) -> Noisy:
         """Release the mean over rows of ``function(X, y)``, (rows, 1), each clipped to the size ``bound``.
 
-        A ``one_sided`` function has no two values of different signs, whatever the rows are: replacing one moves the
-        sum by no more than adding one.
+        A ``narrow`` function has no two values further apart than the bound, whatever the rows are.
         """
         grid = self.grid(bound)
         total, roundings = self.vector_sum(function, 1, grid)
-        sensitivity = grid.sensitivity(1, "add-remove" if one_sided else "replace-one") + roundings
+        row = grid.sensitivity(1, "add-remove")
+        sensitivity = roundings + (row + 1.0 if narrow else 2.0 * row)
         scale = math.ceil(sensitivity / self.account.spend(share=share, label=label))
         step = grid.unit / self.n
         return Noisy(np.asarray(self._laplace(total, scale) * step, np.float64), math.sqrt(2.0) * scale * step)
