@@ -6,11 +6,14 @@ import inspect
 import math
 import pickle
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
 from sklearn.base import clone
@@ -620,16 +623,20 @@ def test_labels_that_cannot_be_labels_are_foreign():
     assert np.isfinite(model.predict_proba(X)).all()
 
 
-STRANGE = ["?", b"x", np.str_("q"), None, 2**64, 10**400, math.nan, 2j, [1], np.array([1, 2]), 2.5, True]
+STRANGE = ["?", b"x", np.str_("q"), None, 2**64, 10**400, math.nan, 2j, [1], ["?"], [[1]], (1, 2), np.array([1, 2])]
+STRANGE += [np.array("?"), np.array(["?"]), 2.5, True, Decimal("sNaN"), Fraction(1, 3), {"a": 1}, object()]
 
 
 @pytest.mark.parametrize(
     "strange", STRANGE, ids=[str(type(value).__name__) + str(k) for k, value in enumerate(STRANGE)]
 )
-@pytest.mark.parametrize("classes", [[0, 1], [0.0, 1.0], ["no", "yes"], [2**53, 2**53 + 1]], ids=str)
-def test_a_label_in_a_list_changes_its_own_row_and_no_other(strange, classes):
+@pytest.mark.parametrize("classes", [[0, 1], [0.0, 1.0], ["no", "yes"], [2**53, 2**53 + 2]], ids=str)
+@pytest.mark.parametrize(
+    "each", [lambda label: label, lambda label: [label], np.array], ids=["plain", "in lists", "0-d"]
+)
+def test_a_label_in_a_list_changes_its_own_row_and_no_other(strange, classes, each):
     """A list has no type: NumPy would find one for all of it, and make texts of all numbers beside a text."""
-    y = [classes[k % 2] for k in range(50)]
+    y = [each(classes[k % 2]) for k in range(50)]
     changed = [*y[:7], strange, *y[8:]]
     rows = np.ones((50, 1))
     found = []
@@ -644,16 +651,59 @@ def test_a_label_in_a_list_changes_its_own_row_and_no_other(strange, classes):
 
 @pytest.mark.parametrize("dtype", [object, np.int64, np.uint64, np.float64, np.float32, bool])
 def test_a_label_is_found_by_the_same_rule_in_any_type(dtype):
-    """By equality, beyond 2^53 too, where a float is several whole numbers."""
+    """By the nearest float, beyond 2^53 too, where that is the same for several whole numbers."""
     y = np.array([0, 1, 1, 0] if dtype is bool else [0, 1, 2**53, 2**53 + 2], dtype=dtype)
-    for classes in ([0, 1], [1, 2**53, 2**53 + 1], [2**53 + 1, 0.5], [True, 2**70]):
-        place = {label: k for k, label in enumerate(classes)}
-        np.testing.assert_array_equal(places(y, classes), [place.get(label, math.nan) for label in y.tolist()])
+    for classes in ([0, 1], [1, 2**53, 2**53 + 4], [2**53 + 1, 0.5], [True, 2**70]):
+        place = {float(label): k for k, label in enumerate(classes)}
+        np.testing.assert_array_equal(places(y, classes), [place.get(float(label), math.nan) for label in y.tolist()])
 
 
-def test_texts_beside_numbers_are_no_set_of_labels():
-    with pytest.raises(ValueError, match=r"texts and other labels: name the classes"):
-        tg.PrivateLogisticRegression().fit(np.ones((4, 1)), [0, 1, "?", 1])
+@pytest.mark.parametrize(
+    "column",
+    [
+        list,
+        lambda y: pd.Series(y, dtype="Int64"),
+        lambda y: pd.Series(pd.Categorical(y, categories=[2**53, 2**53 + 2])),
+        lambda y: pd.DataFrame({"y": pd.Series(y, dtype="Int64")}),
+        lambda y: pl.Series(y, dtype=pl.Int64),
+        lambda y: pl.DataFrame({"y": pl.Series(y, dtype=pl.Int64)}),
+        lambda y: pa.array(y, pa.int64()),
+        lambda y: pa.chunked_array([pa.array(y[:20], pa.int64()), pa.array(y[20:], pa.int64())]),
+    ],
+    ids=["list", "pandas", "categories", "frame", "polars", "frame of polars", "arrow", "chunks"],
+)
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_a_missing_label_changes_its_own_row_and_no_other(column):
+    """A column of whole numbers becomes one of floats by it."""
+    y = [2**53 + 2 * (k % 2) for k in range(50)]
+    expected = np.arange(50) % 2.0
+    np.testing.assert_array_equal(places(checked_target(column(y), 50, None), [2**53, 2**53 + 2]), expected)
+    y[7], expected[7] = None, math.nan
+    np.testing.assert_array_equal(places(checked_target(column(y), 50, None), [2**53, 2**53 + 2]), expected)
+
+
+def test_whole_numbers_that_are_one_float_are_no_two_classes():
+    model = tg.PrivateLogisticRegression(classes=[2**53, 2**53 + 1])
+    with pytest.raises(ValueError, match=r"classes has whole numbers of 2\*\*53 or more.*: give texts, or numbers"):
+        model.fit(np.ones((4, 1)), [2**53, 2**53 + 1] * 2)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(40) // 4])
+def test_a_list_as_a_label_is_foreign_with_persons_too(groups):
+    """A refusal would name the number of rows."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = [0, 1] * 20
+    for strange in ([1, 2], (1, 2), np.array([1, 2])):
+        y[5] = strange
+        tg.PrivateLogisticRegression(classes=[0, 1], random_state=0).fit(X, y, groups=groups)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, "?", 1], ["a", b"b", "a", "b"]])
+def test_texts_beside_others_are_no_set_of_labels(labels):
+    with pytest.raises(ValueError, match=r"y has texts and other labels: name the classes"):
+        tg.PrivateLogisticRegression().fit(np.ones((4, 1)), labels)
+    with pytest.raises(ValueError, match=r"classes has texts and other labels: give texts, or numbers"):
+        tg.PrivateLogisticRegression(classes=labels).fit(np.ones((4, 1)), labels)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -185,14 +185,20 @@ def test_in_a_ledger_few_rows_are_paid_for_like_many(tmp_path, budget):
 
 
 @pytest.mark.parametrize("estimator", [tg.PrivateRidge, tg.PrivateLogisticRegression, tg.PrivatePoissonRegressor])
-def test_too_few_rows_for_slopes_are_a_warning_that_public_numbers_decide(estimator):
+@pytest.mark.parametrize(
+    "options",
+    [{"epsilon": 0.5}, {"epsilon": tg.Budget(mu=0.12)}, {"epsilon": 0.5, "inference": True}],
+    ids=["pure", "Gaussian", "inference"],
+)
+def test_too_few_rows_for_slopes_are_a_warning_that_public_numbers_decide(estimator, options):
     """The same whatever the rows are; none where slopes are fitted, though noise may leave nothing of them."""
     told = set()
     classes = {"classes": [0, 1]} if estimator is tg.PrivateLogisticRegression else {}
     for X in (np.zeros((200, 12)), np.full((200, 12), np.nan), np.random.default_rng(0).normal(size=(200, 12))):
-        with pytest.warns(tg.FewRowsWarning, match=r"200 rows are too few for 12 columns at epsilon=0\.5") as caught:
-            estimator(0.5, random_state=0, **classes).fit(X, np.arange(200) % 2)
-        told.add(str(caught[0].message))
+        for y in (np.zeros(200), np.full(200, np.nan), np.arange(200) % 2):
+            with pytest.warns(tg.FewRowsWarning, match=r"200 rows are too few for 12 columns at ") as caught:
+                estimator(**options, random_state=0, **classes).fit(X, y)
+            told.add(str(caught[0].message))
     assert len(told) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -222,7 +222,7 @@ def _plain_number(value: Any) -> float | None:
     """Return a float: NaN for a missing value, infinity for a whole number that no float can hold; else None."""
     if value is None or type(value).__name__ == "NAType":  # that of pandas, which need not be installed
         return math.nan
-    if isinstance(value, (str, bytes, np.ndarray)) or not hasattr(value, "__float__"):
+    if isinstance(value, (str, bytes, complex, np.complexfloating, np.ndarray)) or not hasattr(value, "__float__"):
         return None
     try:
         return float(value)

@@ -502,7 +502,7 @@ def test_every_query_of_a_level_of_counts_keeps_its_sensitivity(checked):
             X, y = table(kind, 60, 3, k)
             for target in (np.abs(y), np.round(np.abs(y)), 1e6 + np.abs(y)):
                 fit_default(losses.Poisson(), X, target, DefaultOptions(Budget(mu=1.2), random_state=k, threads=1))
-    assert Checked.seen == {"column scales", "column means", "clip", "tail", "level"}
+    assert Checked.seen == {"column scales", "column means", "missing", "clip", "tail", "level"}
 
 
 def test_every_query_of_counts_with_nearly_equal_columns_keeps_its_sensitivity(checked, monkeypatch):

@@ -10,6 +10,7 @@ query           one row                                 L2 sensitivity of the su
 ==============  ======================================  ==========================  ===================================
 column scales   as in `tailguard.default.columns`       sqrt(2)                     `LOOK`, or `CLOSER` if nothing was
 column means    the same                                2                           seen
+missing         as in `tailguard.default.missing`       1                           .02
 mean            ``clip((x - middle)/half, -1, 1)``      2                           all that is left
 ==============  ======================================  ==========================  ===================================
 
@@ -29,7 +30,9 @@ from numpy.typing import NDArray
 from tailguard.default.columns import Columns, locate
 from tailguard.default.hinted import REACH, narrowed_target
 from tailguard.default.level import fit_level
+from tailguard.default.missing import ask, recentred
 from tailguard.default.recalibration import Fit
+from tailguard.default.rows import Target
 from tailguard.default.shrinkage import believed
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
@@ -59,10 +62,16 @@ def level_known(queries: Queries, known: Known, column: int) -> float | None:
     if not found.seen[0]:
         found = locate(queries, "target", 1, *CLOSER)
     if not found.seen[0] or half <= NARROW * float(found.scale[0]):
-        (mean,), sd = queries.mean("mean", InRange(middle, half), 1, 1.0, queries.account.left)
-        value, start = middle + half * float(mean), min(max(low, 0.0), high)
+        present, start = ask(queries, Target()), min(max(low, 0.0), high)
+        instead = (
+            min(max(low, recentred(float(found.mean[0]), float(found.centre[0]), present)), high)
+            if found.seen[0]
+            else start
+        )
+        (mean,), sd = queries.mean("mean", InRange(middle, half, instead), 1, 1.0, queries.account.left)
+        value = instead + (middle + half * float(mean) - instead) / present.fraction
         if not found.seen[0]:  # nothing is known but the range: no further from 0 than the noise allows
-            value = start + believed(value - start, 2.0 * half * sd)
+            value = start + believed(value - start, 2.0 * half * sd / present.fraction)
         return min(max(low, value), high)
     found = narrowed_target(found, replace(known, target_range=(low, high)))
     return float(np.clip(Fit(queries, found).level_alone().level, low, high))
@@ -70,12 +79,13 @@ def level_known(queries: Queries, known: Known, column: int) -> float | None:
 
 @dataclass(frozen=True)
 class InRange:
-    """``clip((y - middle)/half, -1, 1)``, one number a row; a missing y counts as 0."""
+    """``clip((y - middle)/half, -1, 1)``, one number a row; a missing y counts as a released number ``instead``."""
 
     middle: float
     half: float
+    instead: float
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
         """Values of a block of rows."""
-        y = np.nan_to_num(np.asarray(y, np.float64), nan=0.0)
+        y = np.nan_to_num(np.asarray(y, np.float64), nan=self.instead)
         return np.clip((y - self.middle) / self.half, -1.0, 1.0)[:, None]

@@ -55,6 +55,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.averaging import Average
+from tailguard.default.missing import ALL, Present
 from tailguard.default.newton import Curvature
 from tailguard.default.quantiles import quantile
 from tailguard.default.rows import Fitted, Target
@@ -267,14 +268,22 @@ class Level:
     freedom: float
 
 
-def mean_level(queries: Queries, line: Fitted, target: Target, tail: Tail, share: float) -> Level:
-    """Release the mean of the residuals of a line, and their variance, which costs nothing beside it."""
+def mean_level(
+    queries: Queries, line: Fitted, target: Target, tail: Tail, share: float, present: Present = ALL
+) -> Level:
+    """Release the mean of the residuals of a line, and their variance, which costs nothing beside it.
+
+    Of the residuals that are ``present``: a missing one adds nothing to either.
+    """
     sign, share = SIGN * share, (1.0 - SIGN) * share
     n = queries.n
     skew, sd_skew = queries.mean("level skew", SignRows(line, target, tail.start), 1, 1.0, sign)
     cut = tail.cut(skew, sd_skew**2 + tail.fraction / n, queries.sd(2.0, share), LEAN[1])
     (first, second), sd = queries.mean("level", LevelRows(line, target, cut.clip), 2, 1.0, share)
-    sampling = max(0.0, float(second) + 1.0 - float(first) ** 2) * cut.clip**2 / n
-    variance = sampling + (cut.clip * sd) ** 2 + float(cut.doubt[0, 0])
-    freedom = 2.0 * (variance / (cut.clip**2 * sd / n)) ** 2
-    return Level(cut.clip * float(first) + float(cut.mean[0]), variance, max(freedom, 1.0))
+    # A missing residual adds nothing to the first, and less the square of their quotient nothing to the second.
+    part = present.fraction
+    sampling = max(0.0, float(second) + 1.0 - float(first) ** 2 / part) * cut.clip**2 / n
+    quotient = float(first) / part * cut.clip * present.sd
+    variance = (sampling + (cut.clip * sd) ** 2 + float(cut.doubt[0, 0]) + quotient**2) / part**2
+    freedom = 2.0 * (variance / (cut.clip**2 * sd / n / part**2)) ** 2
+    return Level((cut.clip * float(first) + float(cut.mean[0])) / part, variance, max(freedom, 1.0))

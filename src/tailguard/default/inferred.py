@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ from tailguard.default.inference import (
 from tailguard.default.level import level_only
 from tailguard.default.line import UNSEEN, Line
 from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
+from tailguard.default.missing import ask, recentred
 from tailguard.default.newton import Curvature
 from tailguard.default.quantiles import AROUND, GRID, quantile
 from tailguard.default.recalibration import BEYOND
@@ -194,7 +195,10 @@ def infer_level(queries: Queries) -> tuple[float, Uncertainty]:
     y = locate_target(queries, (0.15, 0.05))
     if not y.seen[0]:
         return 0.0, Uncertainty.none(1)
-    mean, scale, target = float(y.mean[0]), float(y.scale[0]), _standard(y)
+    scale, target = float(y.scale[0]), _standard(y)
+    present = ask(queries, target)
+    mean = recentred(target.mean, target.middle, present)
+    target = replace(target, mean=mean)
     line = Fitted(None, np.zeros(0), np.zeros(0))
     left = queries.account.left
 
@@ -203,7 +207,7 @@ def infer_level(queries: Queries) -> tuple[float, Uncertainty]:
 
     near, _ = quantile(queries, "clip", residual, NARROW, GRID, 0.05 * left)[:2]
     tail = look_at_tail(queries, residual, near, 0.15 * left)
-    level = mean_level(queries, line, target, tail, queries.account.left)
+    level = mean_level(queries, line, target, tail, queries.account.left, present)
     return mean + scale * level.value, Uncertainty(
         np.array([scale * math.sqrt(level.variance)]), np.array([level.freedom])
     )

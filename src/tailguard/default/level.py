@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailguard.default.columns import Columns
 from tailguard.default.hinted import narrowed_target
-from tailguard.default.line import LEVEL_ONLY, UNSEEN, Line, nothing
+from tailguard.default.line import LEVEL_ONLY, LEVEL_UNSEEN, Line, nothing
 from tailguard.default.locating import FAR, locate_target
 from tailguard.default.recalibration import Fit
 from tailguard.hints import Known
@@ -21,7 +21,7 @@ def level_only(queries: Queries, intercept: bool, known: Known | None = None) ->
         return nothing(columns, LEVEL_ONLY)
     y_column = narrowed_target(locate_target(queries, F_TARGET, again=False, closer=FAR), known)
     if not y_column.seen[0]:
-        return nothing(columns, UNSEEN)
+        return nothing(columns, LEVEL_UNSEEN)
     return Fit(queries, y_column).level_alone()
 
 

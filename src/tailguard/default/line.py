@@ -14,6 +14,7 @@ from tailguard.default.columns import Columns
 Array = NDArray[np.float64]
 
 LEVEL_ONLY = "level only: too few rows for so many columns at this epsilon"
+LEVEL_UNSEEN = f"{LEVEL_ONLY}, and no scale of the target in sight"
 UNSEEN = "zero: no scale of the target in sight at this epsilon"
 
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tailguard.default.columns import Columns
 from tailguard.default.rows import Fitted, Residual, Sizes, Target
 from tailguard.default.shrinkage import believed
 from tailguard.means.queries import Queries, Sums
@@ -56,8 +55,6 @@ def ask(queries: Queries, target: Target) -> Present:
     return Present.of(float(noisy.value), noisy.sd)
 
 
-def recentred(y: Columns, present: Present) -> float:
-    """The mean of a located target, in which missing ones counted as its centre, without them."""
-    centre = float(y.centre[0])
-    mean = centre + (float(y.mean[0]) - centre) / present.fraction
-    return min(float(y.upper[0]), max(float(y.lower[0]), mean))
+def recentred(mean: float, centre: float, present: Present) -> float:
+    """A mean in which missing targets counted as a centre, without them."""
+    return centre + (mean - centre) / present.fraction

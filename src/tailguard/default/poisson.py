@@ -39,7 +39,7 @@ from tailguard.default.choice import is_hinted, kind_of
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
 from tailguard.default.level import F_TARGET
-from tailguard.default.line import LEVEL_ONLY, UNSEEN, Line, nothing
+from tailguard.default.line import LEVEL_ONLY, LEVEL_UNSEEN, UNSEEN, Line, nothing
 from tailguard.default.linear import F_CLIP, TAIL
 from tailguard.default.locating import column_shares, locate_features, locate_target
 from tailguard.default.newton import LIMIT, Averaged, Iterate, Secants
@@ -101,7 +101,7 @@ def _fit(queries: Queries, intercept: bool, known: Known | None) -> tuple[Line, 
     shares = target_shares(queries) if small else column_shares(queries, 1)
     found = narrowed_target(locate_target(queries, shares, source="positive target"), known)
     if not found.seen[0]:
-        return _unseen(queries, intercept)
+        return _unseen(queries, intercept, UNSEEN)
     fit = CountsFit(queries, found, intercept)
     if small:
         columns = columns_of(queries, known, intercept)
@@ -120,7 +120,7 @@ def level_of_counts(queries: Queries, intercept: bool, known: Known | None = Non
         return nothing(Columns.unknown(queries.engine.columns), LEVEL_ONLY), 1.0
     found = narrowed_target(locate_target(queries, F_TARGET, source="positive target", again=False), known)
     if not found.seen[0]:
-        return _unseen(queries, intercept)
+        return _unseen(queries, intercept, LEVEL_UNSEEN)
     fit = CountsFit(queries, found, intercept)
     return fit.level_alone(), fit.y_scale
 
@@ -135,10 +135,10 @@ def _hidden(queries: Queries) -> float:
     return min(1.0, HIDDEN * queries.sd(math.sqrt(2.0), LOOKED))
 
 
-def _unseen(queries: Queries, intercept: bool) -> tuple[Line, float]:
+def _unseen(queries: Queries, intercept: bool, note: str) -> tuple[Line, float]:
     """Say the least that is known of a target of which nothing was seen."""
     mean, columns = _hidden(queries), Columns.unknown(queries.engine.columns)
-    return replace(nothing(columns, UNSEEN), level=math.log(mean) if intercept else 0.0), mean
+    return replace(nothing(columns, note), level=math.log(mean) if intercept else 0.0), mean
 
 
 class CountsFit(SmallFit):

@@ -276,6 +276,8 @@ class _Questions:
     def place(self, span: Span) -> Span:
         """Targets of one sign or of both, or a window far from 0."""
         share = self._share(PLACE)
+        if not self._affords(share):
+            return span
         all_but = max(span.beyond, self._beyond(SAFE, share), 1.0 - BULK)
         sides, unit = (1,) if self.positive else (0, 1, -1), span.reach / (NEAR // 4)
         windows, prior = windows_of(WIDTHS, far=True)

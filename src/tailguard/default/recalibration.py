@@ -9,6 +9,7 @@ noise allows.
 =================  ===================================================  ==========================  =================
 query              one row                                              L2 sensitivity of the sum   share
 =================  ===================================================  ==========================  =================
+missing            see `missing`; a level alone                         1                           .02
 tail               1{abs(r) <= grid}, one count a level                 1 for each                  1/4 of the level's
 instrument         (u, u clip(eta, 4)/2), abs(u) <= 1                   2 sqrt(5)                   .01
 tilt               c(r) clip(u - centre, 1)                             2 b                         .10
@@ -22,12 +23,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailguard.default.columns import Columns
 from tailguard.default.line import LEVEL_ONLY, Line
+from tailguard.default.missing import ALL, ask, recentred
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import Clip, Fitted, Instrument, Level, Product, Residual, Sizes, Target
 from tailguard.default.shrinkage import believed, kept
@@ -74,9 +77,14 @@ class Fit:
         self.noise: Array | None = None
         self.own, self.direction = False, self.slopes  # what the line is tilted in: its own direction, or another
         self.level_share = min(0.25, F_LEVEL + ratio / 2.0)
+        self.present = ALL  # of the targets, where that was asked for
 
     def level_alone(self) -> Line:
-        """Without slopes: the scale of the target's tail, and the level."""
+        """Without slopes: how many targets there are, the scale of their tail, and the level."""
+        self.present = ask(self.queries, self.standard)
+        self.y_mean = recentred(self.y_mean, self.standard.middle, self.present)
+        self.y_mean = min(self.y_range[1], max(self.y_range[0], self.y_mean))
+        self.standard = replace(self.standard, mean=self.y_mean)
         left = self.queries.account.left
         self.level_share, self.tail = 0.9 * left, 0.2
         residual = Residual(self._line(), self.standard)
@@ -122,7 +130,8 @@ class Fit:
             clip = Clip(clip.far)
         # The last query takes all that is left: at least .40 of the level's share, and what earlier ones did not need.
         shift, sd = queries.mean("level", Level(self._line(), self.standard, clip), 1, clip.bound, queries.account.left)
-        self._raise_level(float(shift[0]), sd)
+        present = self.present.fraction  # missing ones added nothing
+        self._raise_level(float(shift[0]) / present, sd / present)
 
     def _raise_level(self, change: float, sd: float) -> None:
         """Add a released change to the level, as far as its noise allows."""

@@ -15,7 +15,7 @@ def kept(square: float, noise: float) -> float:
 
 def believed(value: float, sd: float) -> float:
     """A number, shrunk to none by the standard deviation of its noise; of any size, so nothing is squared alone."""
-    return value * max(0.0, 1.0 - (sd / max(abs(value), sd)) ** 2)
+    return value * max(0.0, 1.0 - (sd / max(abs(value), sd)) ** 2) if sd > 0.0 else value
 
 
 def shrink(slopes: Array, noise: Array, covariance: Array) -> Array:

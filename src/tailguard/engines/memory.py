@@ -133,7 +133,7 @@ class InMemory:
 
     def labels(self) -> NDArray[Any]:
         """Distinct targets, sorted."""
-        return distinct(np.asarray(self.y).tolist())
+        return distinct(np.asarray(self.y))
 
     def encoded(self, classes: Sequence[Any], values: NDArray[np.float64]) -> InMemory:
         """Return an engine whose targets are ``values[k]`` where they were ``classes[k]``, and NaN elsewhere."""

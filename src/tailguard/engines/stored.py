@@ -101,7 +101,7 @@ class SourceRows:
 
     def labels(self) -> NDArray[Any]:
         """Distinct targets."""
-        return distinct(self.source.read_labels() if self.given is None else self.given.tolist())
+        return distinct(self.source.read_labels() if self.given is None else self.given)
 
     def encoded(self, classes: Sequence[Any], values: Array) -> SourceRows:
         """Encode as the rows are read."""
@@ -148,7 +148,7 @@ class MappedRows:
 
     def labels(self) -> NDArray[Any]:
         """Distinct targets."""
-        return distinct(np.asarray(self.y).tolist())
+        return distinct(np.asarray(self.y))
 
     def encoded(self, classes: Sequence[Any], values: Array) -> MappedRows:
         """Targets are in memory."""

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from tailguard.constraints import Constraint
 from tailguard.engines import Data, Engine, engine_for
-from tailguard.engines.labels import distinct, encode
+from tailguard.engines.labels import as_labels, distinct, encode
 from tailguard.hints import Hints
 from tailguard.linear_model.base import Array, PrivateLinearModel
 from tailguard.losses import Logistic, Loss, Multinomial
@@ -116,18 +116,16 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateLinearModel):
     def _loss_and_values(self, labels: Callable[[], NDArray[Any]]) -> tuple[Loss, Array]:
         """The classes, the loss for so many, and what stands for each of them."""
         if self.classes is None:
-            found = labels()
-            if found.dtype == object:
-                found = distinct(found.tolist())
+            found = distinct(labels())
             with np.errstate(invalid="ignore"):  # an infinite label is refused below, without a warning before
                 check_classification_targets(found)
-            self.classes_ = np.unique(found)
+            self.classes_ = found
         else:
             if np.ndim(self.classes) == 0:
                 raise TypeError(
                     f"classes must be a sequence of labels, for example classes=['no', 'yes']; got {self.classes!r}"
                 )
-            self.classes_ = np.unique(np.asarray(self.classes))
+            self.classes_ = distinct(as_labels(self.classes), "classes")
         if len(self.classes_) < 2:
             raise ValueError(
                 f"classes holds {len(self.classes_)} class: give at least two labels "

@@ -60,9 +60,9 @@ def named_target(X: Any, y: Any) -> tuple[Any, Any]:
 
 def checked_target(y: Any, n: int, groups: Any) -> NDArray[Any]:
     """Check that y has a value for each of n rows; where ids are given, the number of rows is not told."""
-    if groups is not None and np.shape(y)[1:] not in ((), (1,)):
-        raise ValueError("y should be a 1d array: give one value per row.")
     y = as_labels(y)
+    if groups is not None and y.shape[1:] not in ((), (1,)):
+        raise ValueError("y should be a 1d array: give one value per row.")
     if y.dtype.kind == "c":  # which scikit-learn would print
         raise ValueError("Complex data not supported: y must hold real numbers or labels.")
     labels: NDArray[Any] = column_or_1d(y, warn=True)
