@@ -133,6 +133,7 @@ def attempt(call: Callable[[], Any]) -> Any:
         warnings.filterwarnings("ignore", message=".*column-vector y was passed.*")
         warnings.filterwarnings("ignore", message=".*number of unique classes is greater.*")
         warnings.filterwarnings("ignore", message=".*feature names, but.*")
+        warnings.filterwarnings("ignore", message=".*are too few for .* columns at.*")
         try:
             result = call()
         except (TypeError, ValueError, OSError) as error:

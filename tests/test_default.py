@@ -332,7 +332,7 @@ SEEN = {"column scales", "column means"}
 @pytest.mark.parametrize(
     ("n", "budget", "level", "intercept", "labels"),
     [
-        (250, tg.Budget(mu=0.3), 1e6, True, {*SEEN, "clip", "tail", "level"}),
+        (250, tg.Budget(mu=0.3), 1e6, True, {*SEEN, "missing", "clip", "tail", "level"}),
         (2000, 0.5, 0.0, True, SEEN),
         (2000, 0.5, 0.0, False, SEEN),
         (2000, 10.0, 0.0, False, SEEN),

@@ -615,6 +615,20 @@ def test_a_whole_number_of_any_size_is_a_value_and_does_not_raise():
         np.testing.assert_array_equal(model.predict(rows), expected.predict(infinite))
 
 
+@pytest.mark.parametrize("value", [2j, np.complex128(1.0 + 2.0j)])
+def test_a_complex_number_among_objects_is_refused_as_a_text_is(value):
+    """And not made a real one with a warning, which would say that it is there."""
+    X, y = np.ones((300, 2)).astype(object), np.ones(300).astype(object)
+    X[3, 1], y[5] = value, value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows, targets in ((X, np.ones(300)), (pd.DataFrame(X), np.ones(300)), (np.ones((300, 2)), y)):
+            with pytest.raises((TypeError, ValueError), match=r"not numbers|[Cc]omplex"):
+                tg.PrivateRidge(random_state=0).fit(rows, targets)
+        with pytest.raises(TypeError, match="give real numbers"):
+            tg.private_mean(y)
+
+
 def test_labels_that_cannot_be_labels_are_foreign():
     X = np.random.default_rng(0).normal(size=(300, 2))
     y = np.array([0, 1] * 150, dtype=object)

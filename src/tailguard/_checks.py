@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -216,6 +218,17 @@ def plain_numbers(array: NDArray[Any]) -> NDArray[Any]:
             return array
         found[i] = number
     return found.reshape(array.shape)
+
+
+@contextmanager
+def complex_refused() -> Iterator[None]:
+    """Raise where a complex number among objects would become its real part, with a warning about the data."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", np.exceptions.ComplexWarning)
+        try:
+            yield
+        except np.exceptions.ComplexWarning:
+            raise TypeError("complex numbers are not accepted: give real ones.") from None
 
 
 def _plain_number(value: Any) -> float | None:

@@ -177,10 +177,10 @@ def private_mean(
     Parameters
     ----------
     x : array_like of shape (n,) or (n, d), `Source`, path, or table of Arrow
-        Any values. With "auto" missing and infinite ones are left out where epsilon times the number of rows is 1000
-        or more, for up to some three columns; else they, and always what is far beyond all others, count as 0, or as
-        the middle of a column that is far from 0. Other methods take NaN for 0 and truncate infinite values. Dask
-        arrays, dataframes and series stay on their workers, CUDA tensors on their device.
+        Any values. With "auto" NaN, infinite values and what is far beyond all others are left out; where epsilon times
+        the number of rows is below 500 (2000 in a column far from 0) they count as 0, or as the middle of a column that
+        is far from 0. Other methods take NaN for 0 and truncate infinite values. Dask arrays, dataframes and series
+        stay on their workers, CUDA tensors on their device.
     epsilon, delta
         The promise; or a `Budget` as ``epsilon``.
     method : {"auto", "smoothed", "clipped", "clamped", "trimmed"}, default="auto"

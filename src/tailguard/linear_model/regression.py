@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
-from tailguard._checks import kind_of, plain_numbers
+from tailguard._checks import complex_refused, kind_of, plain_numbers
 from tailguard.constraints import Constraint
 from tailguard.engines import Data, Engine, engine_for
 from tailguard.hints import Hints
@@ -54,7 +54,7 @@ class _PrivateRegressor(RegressorMixin, PrivateLinearModel):
             y = plain_numbers(y)
         try:
             if y.dtype.kind in "fiubO":
-                with np.errstate(all="ignore"):
+                with np.errstate(all="ignore"), complex_refused():
                     return self._loss(), np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):  # whose message would repeat a value of the data
             pass

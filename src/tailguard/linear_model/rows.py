@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from tailguard._checks import plain_numbers
+from tailguard._checks import complex_refused, plain_numbers
 from tailguard.engines import Engine
 from tailguard.engines.frames import without_column
 from tailguard.engines.grouped import grouped
@@ -35,7 +35,7 @@ def checked_rows(estimator: BaseEstimator, X: ArrayLike, reset: bool) -> NDArray
     complaint = ""
     try:
         # A number that is too large for float64 becomes infinite; a warning would be a word about the data.
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), complex_refused():
             checked: Any = validate_data(
                 estimator,
                 _numbers_in(X),
