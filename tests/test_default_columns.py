@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tailguard.default import readings
-from tailguard.default.columns import Columns, locate
+from tailguard.default.columns import Columns, Looks, Tails, locate
 from tailguard.default.readings import NEAR, read_first, read_later, read_near
 from tailguard.default.rows import TOPS, first_look, later_look, near_look
 from tailguard.engines.memory import InMemory
@@ -18,11 +18,11 @@ from tailguard.privacy import Account, Budget, SeededNoise
 N = 4000
 
 
-def found(X: np.ndarray, seed: int, mu: float = 1.0, wide: float = 16.0, **how) -> Columns:
+def found(X: np.ndarray, seed: int, mu: float = 1.0, **tails) -> Columns:
     """Columns as located with a tenth of a budget, as in a fit."""
     queries = Queries(InMemory(X, np.zeros(len(X)), 1), Account(Budget(mu=mu)), SeededNoise(seed))
     with np.errstate(all="ignore"):
-        return locate(queries, "features", X.shape[1], 0.07, 0.04, wide=wide, **how)
+        return locate(queries, "features", X.shape[1], Looks(0.07, 0.04), tails=Tails(**{"wide": 16.0} | tails))
 
 
 def shapes(seed: int) -> np.ndarray:

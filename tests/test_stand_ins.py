@@ -7,7 +7,7 @@ import pytest
 
 import tailguard as tg
 from tailguard.default import columns as columns_module
-from tailguard.default.columns import locate
+from tailguard.default.columns import Looks, locate
 from tailguard.default.stand_ins import PLAIN, Marginal, spread_of_one, stand_ins
 from tailguard.default.whitening import decorrelate, standardised
 from tailguard.engines import engine_for
@@ -36,7 +36,7 @@ def table(rng: np.random.Generator) -> np.ndarray:
 def points_of(X: np.ndarray, mu: float) -> np.ndarray:
     engine = engine_for(X, np.zeros(len(X)), 1)
     queries = Queries(engine, Account(Budget(mu=mu), max_samples=10**6), noise_source(0))
-    columns = locate(queries, "features", X.shape[1], 0.1, 0.1)
+    columns = locate(queries, "features", X.shape[1], Looks(0.1, 0.1))
     z, mass = stand_ins(decorrelate(queries, standardised(columns, True)), 20_000)
     assert mass.sum() == pytest.approx(1.0)
     return (columns.mean + columns.scale * z)[np.arange(len(z)) % PLAIN > 0]  # the others are normal

@@ -20,7 +20,7 @@ from scipy.stats import chi2
 import tailguard as tg
 from tailguard import default, losses
 from tailguard.default import DefaultOptions, fit_default, linear, locating, poisson
-from tailguard.default.columns import Columns, locate
+from tailguard.default.columns import Columns, Looks, locate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.rows import ColumnCounts, bounded_score, exponent, first_look, later_look, near_look
 from tailguard.default.whitening import Design
@@ -534,7 +534,7 @@ def test_a_closer_look_at_the_target_leaves_what_the_fit_needs(spent):
     queries = Queries(InMemory(np.zeros((500, 1)), np.zeros(500)), Account(Budget(mu=0.5)), SeededNoise(0))
     if spent:
         queries.account.spend(share=spent, label="features", samples=1)
-    locating.locate_target(queries, (0.05, 0.02))
+    locating.locate_target(queries, Looks(0.05, 0.02))
     assert queries.account.left >= min(locating.SPARED, 1.0 - spent - 0.07)
 
 
@@ -602,7 +602,7 @@ def test_looks_stay_inside_their_shares():
             X, y = table(kind, 200, 4, 0)
             queries = Queries(InMemory(X, y), Account(Budget(mu=3.0)), noise)
             with np.errstate(all="ignore"):
-                locate(queries, "features", 4, 0.3, 0.2)
+                locate(queries, "features", 4, Looks(0.3, 0.2))
             assert 1.0 - queries.account.left <= 0.5 * ROUNDING
 
 

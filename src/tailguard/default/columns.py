@@ -71,8 +71,8 @@ LEAST = (0.1, 0.5)  # of the mean square, the least variance of a column that is
 SHARP = 0.012  # noise of a histogram up to which it says what a column looks like
 BOTH = 0.1  # of ones and minus ones, beyond what the mean says: a column of one sign has none
 MARGIN = 4.0  # standard deviations of a mean that equal bins reach on either side
-# Shares of f_hist: the first look; again, at columns in which nothing was seen; at columns beyond the fine bins; at
-# equal bins; the last look. Of f_mean: after the first look and after the last.
+# Of the share of histograms: the first look; again, at columns in which nothing was seen; at columns beyond the fine
+# bins; at equal bins; the last look. Of that of means: after the first look and after the last.
 FIRST, AGAIN, FINER, EQUAL, LAST = 0.5, 0.2, 0.04, (0.08, 0.02, 0.01, 0.01), 0.14
 MOMENTS = (0.625, 0.375)
 NO_CLOSER = (math.inf, 0.0)  # no more than these for columns that are hard to locate
@@ -136,39 +136,55 @@ class Columns:
         return Columns(zero, one, zero, one, np.zeros(count, bool))
 
 
+class Looks(NamedTuple):
+    """What it may cost to locate columns: shares of their histograms and of their means, over all looks.
+
+    Columns in which nothing was seen are looked at ``again`` for a part of the histograms' share, which is in it up to
+    `AGAIN`. Looks at columns that are far from 0 or of extreme sizes, and their means, take their parts of these
+    shares, or what buys the noise ``closer[0]``, up to ``closer[1]`` for each, if that is more.
+    """
+
+    histogram: float
+    mean: float
+    again: float = AGAIN
+    closer: tuple[float, float] = NO_CLOSER
+
+
+class Tails(NamedTuple):
+    """What is made of soft ends: they are truncated ``wide`` bounds out.
+
+    That is times a power of two within ``octaves``, by how fast the tail falls; and the ``spread`` of heavy ones may be
+    asked for, with the share of `SPREAD`.
+    """
+
+    wide: float = WIDE
+    octaves: tuple[float, float] = (0.0, 0.0)
+    spread: bool = False
+
+
 def locate(
     queries: Queries,
     source: Source,
     count: int,
-    f_hist: float,
-    f_mean: float,
+    looks: Looks,
     centred: bool = True,
-    wide: float = WIDE,
-    octaves: tuple[float, float] = (0.0, 0.0),
-    spread: bool = False,
+    tails: Tails = Tails(),  # noqa: B008 (a tuple)
     beside: Sequence[Sum] = (),
-    again: float = AGAIN,
-    closer: tuple[float, float] = NO_CLOSER,
 ) -> Columns:
     """Find truncation, mean and scale of ``count`` columns, the features or the target.
 
     Sensitivities: sqrt(2 columns) for the histograms, 2 sqrt(columns) for the moments, sqrt(columns) for the second
-    alone. Shares: at most ``f_hist + f_mean`` over all looks, and that of `SPREAD` for heavy tails, if their ``spread``
-    is asked for; more if columns in which nothing was seen are looked at ``again`` with more than `AGAIN` of f_hist.
-    A soft end is truncated ``wide`` bounds out, times a power of two within ``octaves`` by how fast its tail falls.
-    Looks at columns that are far from 0 or of extreme sizes, and their means, take their parts of these shares, or what
-    buys the noise ``closer[0]``, up to ``closer[1]`` for each, if that is more.
-    Sums that are given ``beside`` are added up in the pass of the first moments.
+    alone. Sums that are given ``beside`` are added up in the pass of the first moments.
     """
-    search = _Search(queries, source, count, centred, wide, octaves)
+    search = _Search(queries, source, count, centred, looks, tails)
     every = np.arange(count)
-    first = search.look(f_hist, again, closer)
+    first = search.look()
     seen = np.array([reading.seen for reading in first.readings])
-    found = search.measure(every, first, f_mean * MOMENTS[0], beside)
+    found = search.measure(every, first, looks.mean * MOMENTS[0], beside)
     if np.any(found.far):
         far = every[found.far]
-        lump = search.approach(far, found.error[found.far], [f_hist * part for part in EQUAL], closer)
-        later = search.look_again(far, max(f_hist * LAST, search.bought(far, closer)))
+        lump = search.approach(far, found.error[found.far])
+        later = search.look_again(far, LAST)
         # A column that is one value, as far as one can see, has no scale there, and one of one value and others has
         # that of the others: they stay what they were at first.
         top, middle = np.array([reading.top for reading in later.readings]), np.abs(search.centre[far])
@@ -179,10 +195,11 @@ def locate(
         for j in far[~told]:
             search.marginals[j] = None
         if np.any(told):
-            share = max(f_mean * MOMENTS[1], queries.bought(2.0 * math.sqrt(np.count_nonzero(told)), *closer))
+            bought = queries.bought(2.0 * math.sqrt(np.count_nonzero(told)), *looks.closer)
             readings = [reading for reading, is_told in zip(later.readings, told, strict=True) if is_told]
-            search.measure(far[told], _Look(readings, later.sd, first=False), share)
-    if spread:
+            look = _Look(readings, later.sd, first=False)
+            search.measure(far[told], look, max(looks.mean * MOMENTS[1], bought))
+    if tails.spread:
         search.measure_spread()
     return Columns(
         *(search.centre, search.reach, search.mean, search.scale, seen, search.rare, search.ends),
@@ -213,25 +230,23 @@ class _Moments(NamedTuple):
 class _Search:
     """What is known of columns by now: everything in it is released or public."""
 
-    def __init__(
-        self, queries: Queries, source: Source, count: int, centred: bool, wide: float, octaves: tuple[float, float]
-    ) -> None:
-        self.queries, self.source, self.centred, self.wide = queries, source, centred, wide
-        self.octaves = octaves
+    def __init__(self, queries: Queries, source: Source, count: int, centred: bool, looks: Looks, tails: Tails) -> None:
+        self.queries, self.source, self.centred = queries, source, centred
+        self.looks, self.tails = looks, tails
         self.centre, self.mean, self.scale = np.zeros(count), np.zeros(count), np.ones(count)
         self.reach, self.top, self.bound = np.ones(count), np.zeros(count), np.ones(count)
         self.rare, self.heavy = np.zeros(count, bool), np.zeros(count, bool)
         self.ends = np.full(count, np.inf)
         self.marginals: list[Marginal | None] = [None] * count
 
-    def look(self, share: float, again: float, closer: tuple[float, float]) -> _Look:
+    def look(self) -> _Look:
         """Histograms over all floats; sparse columns in which nothing was seen are asked for again and pooled."""
-        every = np.arange(len(self.top))
+        every, share = np.arange(len(self.top)), self.looks.histogram
         first = self._counts(first_counts(self.source, every), share * FIRST)
         readings = [read_first(counts, first.sd) for counts in first.value]
         lost = np.flatnonzero([not reading.seen for reading in readings])
         if len(lost):
-            second = self._counts(first_counts(self.source, lost), share * again)
+            second = self._counts(first_counts(self.source, lost), share * self.looks.again)
             weight = first.sd**2 / (first.sd**2 + second.sd**2)
             sd = first.sd * second.sd / math.hypot(first.sd, second.sd)
             for j, counts in zip(lost, second.value, strict=True):
@@ -239,21 +254,22 @@ class _Search:
         coarse = np.flatnonzero([reading.coarse for reading in readings])
         if len(coarse):  # a bin of twenty exponents is looked at by itself
             self.top[coarse] = [readings[j].top for j in coarse]
-            finer = self.look_again(coarse, max(share * FINER, self.bought(coarse, closer)))
+            finer = self.look_again(coarse, FINER)
             for j, reading in zip(coarse, finer.readings, strict=True):
                 readings[j] = reading if reading.seen else readings[j]
         return _Look(readings, first.sd, first=True)
 
-    def look_again(self, columns: Integers, share: float) -> _Look:
+    def look_again(self, columns: Integers, part: float) -> _Look:
         """Histograms about the centres that were found, of the forty exponents below the bounds that are known."""
+        share = self._closer(columns, part)
         tops = tuple(self.top[columns])
         noisy = self._counts(ColumnCounts(self.source, tuple(columns), tuple(self.centre[columns]), tops), share)
         readings = [read_later(*pair, noisy.sd) for pair in zip(noisy.value, tops, strict=True)]
         return _Look(readings, noisy.sd, first=False)
 
-    def bought(self, columns: Integers, closer: tuple[float, float]) -> float:
-        """Share that buys a noise in histograms of so many columns; public."""
-        return self.queries.bought(math.sqrt(2.0 * len(columns)), *closer)
+    def _closer(self, columns: Integers, part: float) -> float:
+        """Share of closer histograms of so many columns: a part of all, or what buys less noise; public."""
+        return max(self.looks.histogram * part, self.queries.bought(math.sqrt(2.0 * len(columns)), *self.looks.closer))
 
     def _counts(self, counts: ColumnCounts | NearCounts, share: float) -> Noisy:
         """Release histograms: one row changes each by +1 and -1."""
@@ -298,7 +314,8 @@ class _Search:
         scale = bound * np.sqrt(np.minimum(variance, 1.0))
         furthest = np.where(mass < SELDOM, FURTHEST * scale, np.inf)
         power = np.array([reading.power for reading in readings])
-        wide = np.where(soft, self.wide * 2.0 ** np.clip(STEEPNESS * (power - HEAVY), *self.octaves), 1.0)
+        nearer = np.clip(STEEPNESS * (power - HEAVY), *self.tails.octaves)
+        wide = np.where(soft, self.tails.wide * 2.0**nearer, 1.0)
         self.scale[columns], self.reach[columns] = scale, np.minimum(wide * bound, furthest)
         self.mean[columns] = self.centre[columns] + bound * first
         self.bound[columns], self.rare[columns] = bound, unit | (mass < SELDOM)
@@ -332,7 +349,7 @@ class _Search:
         spread = bound * np.sqrt(np.clip(moments + 0.5 - CAUTION * sd, 0.0, 1.0))
         self.scale[heavy] = np.maximum(self.scale[heavy], spread)
 
-    def approach(self, columns: Integers, error: Array, shares: list[float], closer: tuple[float, float]) -> Array:
+    def approach(self, columns: Integers, error: Array) -> Array:
         """Move the centres of far columns to where most of their rows are, by looks at equal bins.
 
         Returns the exponent up to which rows that could not be told apart are from the new centre, if there are any.
@@ -342,10 +359,10 @@ class _Search:
         self.centre[columns] = self.mean[columns]
         self.top[columns] += 2.0  # from anywhere among them, all that was seen
         half = 2.0 ** np.minimum(np.ceil(np.log2(MARGIN * error)), self.top[columns])
-        for share in shares:
+        for part in EQUAL:
             unit = half * (2.0 / NEAR)  # powers of two: a quotient is exact on any machine
             near = NearCounts(self.source, tuple(columns), tuple(self.centre[columns]), tuple(unit))
-            noisy = self._counts(near, max(share, self.bought(columns, closer)))
+            noisy = self._counts(near, self._closer(columns, part))
             places = [read_near(counts, noisy.sd) for counts in noisy.value]
             width, found = unit * [place.width for place in places], np.array([place.width > 0 for place in places])
             self.centre[columns] += unit * [place.offset for place in places]

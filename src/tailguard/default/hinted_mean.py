@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default.columns import Columns, locate
+from tailguard.default.columns import Columns, Looks, locate
 from tailguard.default.hinted import REACH, narrowed_target
 from tailguard.default.level import fit_level
 from tailguard.default.missing import ask, recentred
@@ -37,7 +37,7 @@ from tailguard.default.shrinkage import believed
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
-LOOK, CLOSER = (0.08, 0.02), (0.25, 0.05)  # shares of histogram and moments
+LOOK, CLOSER = Looks(0.08, 0.02), Looks(0.25, 0.05)
 NARROW = 5.0  # scales: the half-width of a range up to which values are clipped to it and to nothing else
 
 
@@ -58,9 +58,9 @@ def level_known(queries: Queries, known: Known, column: int) -> float | None:
         return float(Fit(queries, found).level_alone().level)
     low, high = limits
     middle, half = (low + high) / 2.0, (high - low) / 2.0
-    found = locate(queries, "target", 1, *LOOK)
+    found = locate(queries, "target", 1, LOOK)
     if not found.seen[0]:
-        found = locate(queries, "target", 1, *CLOSER)
+        found = locate(queries, "target", 1, CLOSER)
     if not found.seen[0] or half <= NARROW * float(found.scale[0]):
         present, start = ask(queries, Target()), min(max(low, 0.0), high)
         instead = (

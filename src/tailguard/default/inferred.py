@@ -45,9 +45,9 @@ from tailguard.default.inference import (
     polish,
     rewhiten,
 )
-from tailguard.default.level import level_only
+from tailguard.default.level import MEAN, level_only
 from tailguard.default.line import UNSEEN, Line
-from tailguard.default.locating import column_shares, locate_features, locate_target, noise_to_signal
+from tailguard.default.locating import locate_features, locate_target, looks_at, noise_to_signal
 from tailguard.default.missing import ask, recentred
 from tailguard.default.newton import Curvature
 from tailguard.default.quantiles import AROUND, GRID, quantile
@@ -121,7 +121,7 @@ def infer_line(queries: Queries, target: str, intercept: bool) -> Line:
         few = kind_of(queries) == "small"
         return small.fit_small(queries, None, intercept) if few else level_only(queries, intercept)
     columns = locate_features(queries, intercept)
-    y = locate_target(queries, column_shares(queries, 1), intercept)
+    y = locate_target(queries, looks_at(queries, 1), intercept)
     if not y.seen[0]:
         return Line(columns, np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
     standard, mean, scale = _standard(y), float(y.mean[0]), float(y.scale[0])
@@ -153,7 +153,7 @@ def infer_log_odds(queries: Queries, intercept: bool) -> Line:
     ones = logistic.HALF
     if intercept:
         ones = logistic.prevalence(queries, queries.share_for(1.0, *logistic.LEVEL))
-    columns = locate_features(queries, intercept, logistic.NEAR, octaves=logistic.OCTAVES)
+    columns = locate_features(queries, intercept, tails=logistic.TAILS)
     design, flat = rewhiten(*_whitened(queries, columns, intercept))
     theta = _approach_odds(queries, design, flat, ones.log_odds, ones.rare, ratio <= QUIET)
     estimate = polish(queries, design, OddsScore(), theta, queries.account.left)
@@ -165,7 +165,7 @@ def infer_log_mean(queries: Queries, intercept: bool) -> Line:
     d = queries.engine.columns
     if is_too_noisy(queries):
         return poisson.fit_log_mean(queries, intercept)[0]
-    y = locate_target(queries, column_shares(queries, 1), source="positive target")
+    y = locate_target(queries, looks_at(queries, 1), source="positive target")
     if not y.seen[0]:
         return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), 0.0, np.eye(d), note=UNSEEN)
     mean = max(float(y.mean[0]), 1e-3 * float(y.scale[0]))
@@ -180,7 +180,7 @@ def infer_log_mean(queries: Queries, intercept: bool) -> Line:
         z = float(theta[0]) + offset + float(np.linalg.norm(theta[1:])) * _POINTS
         return max(0.2, float(_WEIGHTS @ np.exp(np.minimum(z, 0.0))))
 
-    columns = locate_features(queries, intercept, poisson.WIDE, octaves=poisson.OCTAVES, spread=False)
+    columns = locate_features(queries, intercept, tails=poisson.TAILS)
     design = _design(queries, columns, intercept)
     theta, clip = _approach(queries, design, score, np.zeros(d + 1), slope)
     tail = look_at_tail(queries, ResidualAt(design, theta, score), clip, F_TAIL)
@@ -192,7 +192,7 @@ def infer_log_mean(queries: Queries, intercept: bool) -> Line:
 
 def infer_level(queries: Queries) -> tuple[float, Uncertainty]:
     """Fit a constant to the target: a private mean."""
-    y = locate_target(queries, (0.15, 0.05))
+    y = locate_target(queries, MEAN)
     if not y.seen[0]:
         return 0.0, Uncertainty.none(1)
     scale, target = float(y.scale[0]), _standard(y)

@@ -51,7 +51,7 @@ from tailguard.default.averaging import geometric
 from tailguard.default.columns import Columns, first_counts
 from tailguard.default.hinted import narrowed_target
 from tailguard.default.line import UNSEEN, Line, nothing
-from tailguard.default.locating import FAR, column_shares, locate_features, locate_target, noise_to_signal
+from tailguard.default.locating import FAR, locate_features, locate_target, looks_at, noise_to_signal
 from tailguard.default.newton import Averaged, Curvature, Iterate
 from tailguard.default.quantiles import AROUND, GRID, Quantile, quantile
 from tailguard.default.recalibration import F_INSTRUMENT, F_TILT, Fit
@@ -127,9 +127,9 @@ def fit_line(queries: Queries, target: str, intercept: bool, known: Known | None
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
     queries.together(first_counts("features", np.arange(d)), first_counts("target", np.arange(1)))
-    columns = locate_features(queries, intercept, known=known)
+    columns = locate_features(queries, intercept, known)
     raw = standardised(columns, intercept)
-    found = locate_target(queries, column_shares(queries, 1), intercept, (raw.gram_sum(queries),), closer=FAR)
+    found = locate_target(queries, looks_at(queries, 1)._replace(closer=FAR), intercept, (raw.gram_sum(queries),))
     y_column = narrowed_target(found, known, intercept)
     if not y_column.seen[0]:
         return nothing(columns, UNSEEN)

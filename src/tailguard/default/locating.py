@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tailguard.default.columns import NO_CLOSER, Columns, locate
+from tailguard.default.columns import Columns, Looks, Tails, locate
 from tailguard.default.hinted import SMALL, locate_known, narrowed
 from tailguard.default.rows import Source
 from tailguard.hints import Known
@@ -28,50 +28,41 @@ def noise_to_signal(queries: Queries, coordinates: int) -> float:
     return 2.0 * coordinates / (queries.n * queries.mu)
 
 
-def locate_features(
-    queries: Queries,
-    centred: bool,
-    wide: float | None = None,
-    known: Known | None = None,
-    octaves: tuple[float, float] = OCTAVES,
-    spread: bool = True,
-) -> Columns:
-    """Stage A for the features: the less noise, the further out they are truncated."""
+def locate_features(queries: Queries, centred: bool, known: Known | None = None, tails: Tails | None = None) -> Columns:
+    """Stage A for the features: the less noise, the further out they are truncated, if that is not given."""
     d = queries.engine.columns
     ratio = noise_to_signal(queries, d + 1)
     if known is not None and known.complete and not np.any(known.few) and ratio > SMALL:
         return locate_known(queries, known, centred)
-    if wide is None:
-        wide = WIDE * min(1.0, QUIET / ratio)
-    shares = column_shares(queries, d)
-    found = locate(
-        queries, "features", d, *shares, centred=centred, wide=wide, octaves=octaves, spread=spread, again=LOST
-    )
-    return narrowed(found, known, centred)
+    if tails is None:
+        tails = Tails(WIDE * min(1.0, QUIET / ratio), OCTAVES, spread=True)
+    looks = looks_at(queries, d)._replace(again=LOST)
+    return narrowed(locate(queries, "features", d, looks, centred, tails), known, centred)
 
 
-def column_shares(queries: Queries, count: int) -> tuple[float, float]:
-    """Shares of histogram and mean for ``count`` columns; public."""
-    histogram = queries.share_for(math.sqrt(2.0 * count), *HISTOGRAM)
-    return histogram, queries.share_for(2.0 * math.sqrt(count), *MEAN)
+def looks_at(
+    queries: Queries, count: int, histogram: tuple[float, float] = HISTOGRAM, mean: tuple[float, float] = MEAN
+) -> Looks:
+    """What is spent on ``count`` columns: shares that buy so much noise, and the most; public."""
+    first = queries.share_for(math.sqrt(2.0 * count), *histogram)
+    return Looks(first, queries.share_for(2.0 * math.sqrt(count), *mean))
 
 
 def locate_target(
     queries: Queries,
-    shares: tuple[float, float],
+    looks: Looks,
     centred: bool = True,
     beside: Sequence[Sum] = (),
     source: Source = "target",
     again: bool = True,
-    closer: tuple[float, float] = NO_CLOSER,
 ) -> Columns:
     """Stage A for the target; if few are not zero and nothing is seen, ``again`` and closer.
 
-    Without its scale nothing else is worth its share. With `FAR` for ``closer`` one that is far from 0, or of extreme
-    size, may take up to .42 more.
+    Without its scale nothing else is worth its share. With looks that are closer by `FAR` one that is far from 0, or of
+    extreme size, may take up to .42 more.
     """
-    found = locate(queries, source, 1, *shares, centred=centred, beside=beside, closer=closer)
+    found = locate(queries, source, 1, looks, centred, beside=beside)
     part = min(1.0, (queries.account.left - SPARED) / sum(CLOSER))
     if found.seen[0] or not again or part < 0.1:
         return found
-    return locate(queries, source, 1, part * CLOSER[0], part * CLOSER[1], centred=centred)
+    return locate(queries, source, 1, Looks(part * CLOSER[0], part * CLOSER[1]), centred)

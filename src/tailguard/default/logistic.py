@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from tailguard.default.averaging import geometric
-from tailguard.default.columns import Columns, first_counts
+from tailguard.default.columns import Columns, Tails, first_counts
 from tailguard.default.derivative import OddsDerivative, mean_slope
 from tailguard.default.line import LEVEL_ONLY, Line
 from tailguard.default.locating import locate_features, noise_to_signal
@@ -56,7 +56,7 @@ RADIUS = 0.6  # of the weights, over sqrt(p): nearer than for lines, since no re
 UNCAPPED = 1e9  # of w |a|^2: a Gram matrix needs a bound on it, the score does not
 # Log-odds are rarely linear far out: a soft end is truncated at twice its bound, up to four times nearer in a heavy
 # tail, and up to four times as far where a tail falls fast.
-NEAR, OCTAVES = 2.0, (-2.0, 2.0)
+TAILS = Tails(2.0, (-2.0, 2.0), spread=True)
 # Standard deviations that a released share of ones may be off by, and the factor that points that stand for rows may.
 UNSURE, ROUGHLY = 2.0, 1.5
 CAUTION = 4.0  # a change is believed beyond what was expected of it if it is larger than twice its noise
@@ -81,7 +81,7 @@ def fit_log_odds(queries: Queries, intercept: bool, known: Known | None = None) 
     level = ones.log_odds
     if not with_slopes:
         return Line(Columns.unknown(d), np.zeros(d), np.zeros(d), level, np.eye(d), LIMITS, LEVEL_ONLY), 0.25
-    design = score_design(queries, locate_features(queries, intercept, NEAR, known, OCTAVES), intercept)
+    design = score_design(queries, locate_features(queries, intercept, known, TAILS), intercept)
     noisy = int(ratio > QUIET[1])
     derivative = OddsDerivative(design, LEAST[noisy] * ones.rare)
     pool = Pool(queries.n, derivative, np.arange(d + 1) > 0, LIMIT, INFLATION[noisy])

@@ -31,7 +31,7 @@ from tailguard.default.columns import Columns, first_counts
 from tailguard.default.derivative import ClassDerivative
 from tailguard.default.line import LEVEL_ONLY, Line
 from tailguard.default.locating import locate_features, noise_to_signal
-from tailguard.default.logistic import LIMIT, LIMITS, NEAR, OCTAVES, score_design
+from tailguard.default.logistic import LIMIT, LIMITS, TAILS, score_design
 from tailguard.default.pooling import Pool
 from tailguard.default.rows import Membership, MultinomialScore
 from tailguard.default.shrinkage import slope_noise
@@ -61,7 +61,7 @@ def fit_multinomial(queries: Queries, classes: int, intercept: bool, known: Know
     if not with_slopes:
         line = Line(Columns.unknown(d), np.zeros(d), np.zeros((classes, d)), levels, np.eye(d), LIMITS, LEVEL_ONLY)
         return line, 0.25
-    design = score_design(queries, locate_features(queries, intercept, NEAR, known, OCTAVES), intercept)
+    design = score_design(queries, locate_features(queries, intercept, known, TAILS), intercept)
     theta, noise = _steps(queries, design, levels, STEPS[0 if ratio <= QUIET else 1])
     slopes = theta[:, 1:] @ design.whitening.T
     return Line(design.columns, design.shift, slopes, theta[:, 0], design.covariance, LIMITS, noise=noise), 0.2

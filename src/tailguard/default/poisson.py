@@ -36,12 +36,12 @@ from numpy.typing import NDArray
 
 from tailguard.default.averaging import geometric, into_ball
 from tailguard.default.choice import is_hinted, kind_of
-from tailguard.default.columns import Columns, first_counts
+from tailguard.default.columns import Columns, Tails, first_counts
 from tailguard.default.hinted import narrowed_target
-from tailguard.default.level import F_TARGET
+from tailguard.default.level import TARGET
 from tailguard.default.line import LEVEL_ONLY, LEVEL_UNSEEN, UNSEEN, Line, nothing
 from tailguard.default.linear import F_CLIP, TAIL
-from tailguard.default.locating import column_shares, locate_features, locate_target
+from tailguard.default.locating import locate_features, locate_target, looks_at
 from tailguard.default.newton import LIMIT, Averaged, Iterate, Secants
 from tailguard.default.quantiles import AROUND, GRID, quantile
 from tailguard.default.recalibration import F_TILT
@@ -50,7 +50,7 @@ from tailguard.default.rows.line import instrument
 from tailguard.default.score_table import ScoreTable
 from tailguard.default.sharpening import sharpened
 from tailguard.default.shrinkage import kept, shrink, slope_noise
-from tailguard.default.small import ENDED, SmallFit, columns_of, target_shares
+from tailguard.default.small import ENDED, SmallFit, columns_of, looks_at_target
 from tailguard.default.whitening import CERTAIN, decorrelate, standardised
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
@@ -69,7 +69,7 @@ LEAST_MEAN = 0.05  # standard deviations of the target: a smaller mean may be no
 ONES = 4.0  # times as far as zeros and ones reach, counts may: twos are too few to be seen
 # As for lines, but nearer, and no further than `ENDED` times where most rows end: far out, what an exponential makes of
 # a slope is larger than any line, and the rows there need not follow it.
-WIDE, OCTAVES = 4.0, (-1.0, 0.0)
+TAILS = Tails(4.0, (-1.0, 0.0))
 # Of a target of which nothing was seen: as many ones as noise may hide, so many times that of a count for such a share.
 # Too large a mean costs little, one that is too small much.
 HIDDEN, LOOKED = 3.0, 0.05
@@ -98,8 +98,8 @@ def _fit(queries: Queries, intercept: bool, known: Known | None) -> tuple[Line, 
     d, small = queries.engine.columns, kind == "small"
     if not small:
         queries.together(first_counts("features", np.arange(d)), first_counts("positive target", np.arange(1)))
-    shares = target_shares(queries) if small else column_shares(queries, 1)
-    found = narrowed_target(locate_target(queries, shares, source="positive target"), known)
+    looks = looks_at_target(queries) if small else looks_at(queries, 1)
+    found = narrowed_target(locate_target(queries, looks, source="positive target"), known)
     if not found.seen[0]:
         return _unseen(queries, intercept, UNSEEN)
     fit = CountsFit(queries, found, intercept)
@@ -107,7 +107,7 @@ def _fit(queries: Queries, intercept: bool, known: Known | None) -> tuple[Line, 
         columns = columns_of(queries, known, intercept)
         fit.descend(columns, is_hinted(known))
     else:
-        columns = locate_features(queries, intercept, WIDE, known, OCTAVES, spread=False).near(ENDED)
+        columns = locate_features(queries, intercept, known, TAILS).near(ENDED)
         fit.take_newton_steps(columns)
     if intercept:
         fit.recalibrate()
@@ -118,7 +118,7 @@ def level_of_counts(queries: Queries, intercept: bool, known: Known | None = Non
     """Fit a level, if there is to be one, and no slopes."""
     if not intercept:
         return nothing(Columns.unknown(queries.engine.columns), LEVEL_ONLY), 1.0
-    found = narrowed_target(locate_target(queries, F_TARGET, source="positive target", again=False), known)
+    found = narrowed_target(locate_target(queries, TARGET, source="positive target", again=False), known)
     if not found.seen[0]:
         return _unseen(queries, intercept, LEVEL_UNSEEN)
     fit = CountsFit(queries, found, intercept)

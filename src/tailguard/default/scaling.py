@@ -19,13 +19,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from tailguard.default.columns import FIRST, KNOWN, Columns, locate
+from tailguard.default.columns import FIRST, KNOWN, Columns, Looks, locate
 from tailguard.default.hinted import locate_known, narrowed
 from tailguard.default.rows import ColumnMoments
 from tailguard.hints import Known
 from tailguard.means.queries import Queries
 
-LOOK = (0.5, 0.1)  # shares of histogram and moments
+LOOK = Looks(0.5, 0.1)
 POOR = 0.06  # noise of a histogram of one column from which alike columns are pooled
 BOUND = 4.0  # scales at which the closer look clips
 
@@ -33,11 +33,11 @@ BOUND = 4.0  # scales at which the closer look clips
 def scale_columns(queries: Queries, known: Known | None) -> Columns:
     """Find truncation, mean and scale of every column with the whole account."""
     d = queries.engine.columns
-    noise = queries.sd(math.sqrt(2.0 * d), LOOK[0] * FIRST)
+    noise = queries.sd(math.sqrt(2.0 * d), LOOK.histogram * FIRST)
     if known is not None and known.complete and noise > POOR:
         columns = locate_known(queries, known, centred=True)
     else:
-        columns = narrowed(locate(queries, "features", d, *LOOK), known)
+        columns = narrowed(locate(queries, "features", d, LOOK), known)
     bound = BOUND * columns.scale
     powers = ColumnMoments("features", tuple(range(d)), tuple(columns.mean.tolist()), tuple(bound.tolist()))
     moments, sd = queries.mean("closer look", powers, powers.width, powers.length, queries.account.left)

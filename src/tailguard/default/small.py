@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 from tailguard import kernels
 from tailguard.default.averaging import geometric
 from tailguard.default.choice import is_hinted
-from tailguard.default.columns import Columns, locate
+from tailguard.default.columns import Columns, Looks, locate
 from tailguard.default.hinted import locate_known, narrowed, narrowed_target
 from tailguard.default.line import UNSEEN, Line, nothing
-from tailguard.default.locating import FAR, locate_target, noise_to_signal
+from tailguard.default.locating import FAR, locate_target, looks_at, noise_to_signal
 from tailguard.default.newton import Averaged, Curvature, Iterate
 from tailguard.default.quantiles import GRID, quantile
 from tailguard.default.recalibration import Fit
@@ -97,7 +97,7 @@ def _between(ratio: float, quiet: float, noisy: float) -> float:
 
 def fit_small(queries: Queries, known: Known | None, intercept: bool) -> Line:
     """Fit a linear model with a small budget."""
-    found = locate_target(queries, target_shares(queries), intercept, closer=FAR)
+    found = locate_target(queries, looks_at_target(queries)._replace(closer=FAR), intercept)
     y_column = narrowed_target(found, known, intercept)
     if not y_column.seen[0]:
         return nothing(Columns.unknown(queries.engine.columns), UNSEEN)
@@ -108,18 +108,17 @@ def fit_small(queries: Queries, known: Known | None, intercept: bool) -> Line:
     return fit.line(columns)
 
 
-def target_shares(queries: Queries) -> tuple[float, float]:
-    """Shares of histogram and mean for one coarse look at the target; public."""
-    return queries.share_for(math.sqrt(2.0), *HISTOGRAM), queries.share_for(2.0, *MEAN)
+def looks_at_target(queries: Queries) -> Looks:
+    """What is spent on a coarse look at the target; public."""
+    return looks_at(queries, 1, HISTOGRAM, MEAN)
 
 
 def columns_of(queries: Queries, known: Known | None, centred: bool) -> Columns:
     """Stage A for the features."""
     if known is not None and is_hinted(known):
         return locate_known(queries, known, centred, BROADER)
-    d, (histogram, mean) = queries.engine.columns, FEATURES
-    shares = queries.share_for(math.sqrt(2.0 * d), *histogram), queries.share_for(2.0 * math.sqrt(d), *mean)
-    found = narrowed(locate(queries, "features", d, *shares, centred=centred), known, centred)
+    d = queries.engine.columns
+    found = narrowed(locate(queries, "features", d, looks_at(queries, d, *FEATURES), centred), known, centred)
     # Where most rows end: that the line holds beyond would have to be asked.
     return replace(found.near(ENDED), scale=BROADER * found.scale)
 

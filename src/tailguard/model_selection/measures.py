@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailguard.default.columns import locate
+from tailguard.default.columns import Looks, locate
 from tailguard.engines import Engine
 from tailguard.means.queries import Queries
 from tailguard.privacy import Account, Budget, Gaussian, NoiseSource
@@ -143,7 +143,7 @@ def numbers(
     """
     budget = Budget(mu=beside.mu * ROUNDING)
     queries = Queries(rows, Account(budget, max_samples=beside.samples), noise)
-    column = locate(queries, "target", 1, *BESIDE_SHARES[:2])
+    column = locate(queries, "target", 1, Looks(*BESIDE_SHARES[:2]))
     centre, scale = float(column.mean[0]), float(column.scale[0])
     if error_bound is None:
         # A row moves the sum of gains by at most 4 LARGEST_GAIN B^2, and the spread is about scale^2.
