@@ -240,66 +240,45 @@ def test_the_check_of_questions_can_fail(monkeypatch):
         test_every_question_about_a_column_keeps_its_sensitivity("target", None)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.integers(10, 10**9), st.floats(1e-5, 1e3), st.integers(0, 2**32))
-def test_no_answers_overdraw_the_account_or_ask_for_noise_that_nobody_can_draw(n, epsilon, seed):
-    """Whatever is answered; something is left for the level."""
-    rng = np.random.default_rng(seed)
+class Anything(PureQueries):
+    """Arbitrary answers, of made-up rows."""
 
-    class Anything(PureQueries):
-        def choose(self, label, scores, share, prior):
-            super().choose(label, scores, share, prior)
-            return int(rng.choice([0, 1, len(scores) - 1, rng.integers(len(scores))]))
+    def begin(self, n, seed):
+        self.rows, self.rng, self.shares = n, np.random.default_rng(seed), []
+        return self
 
-        def fraction(self, label, count, share):
-            super().fraction(label, count, share)
-            return float(rng.choice([rng.normal(0.5, 1.0), 0.87, 1.0]))
+    @property
+    def n(self):
+        return self.rows
 
-        def mean(self, label, function, bound, share, narrow=False):
-            assert share >= 0.05
-            super().mean(label, function, bound, share, narrow)
-            return Noisy(np.array([rng.normal()]), 0.1)
+    def choose(self, label, scores, share, prior):
+        super().choose(label, scores, share, prior)
+        return int(self.rng.choice([0, 1, len(scores) - 1, self.rng.integers(len(scores))]))
 
-        @property
-        def n(self):
-            return n
+    def fraction(self, label, count, share):
+        super().fraction(label, count, share)
+        return float(self.rng.choice([self.rng.normal(0.5, 1.0), 0.87, 1.0]))
 
-    budget = Budget(epsilon, 1e-12)
+    def mean(self, label, function, bound, share, narrow=False):
+        super().mean(label, function, bound, share, narrow)
+        self.shares.append(share)
+        return Noisy(np.array([self.rng.normal()]), 0.1)
+
+
+STRENGTHS = st.one_of(st.floats(100.0, 6000.0), st.floats(1e-3, 1e12))  # n epsilon; most paths are where it is small
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.integers(10, 10**9), STRENGTHS, st.integers(0, 2), st.booleans(), st.integers(0, 2**32))
+def test_no_answers_overdraw_the_account_or_ask_for_noise_that_nobody_can_draw(n, strength, which, positive, seed):
+    """Whatever is answered; and at least a seventh of epsilon is left for the mean."""
+    budget, limits = Budget(min(1e9, max(1e-9, strength / n)), 1e-12), [None, (0.0, 1.0), (-3.0, 1e9)][which]
     if pure_level.is_pure(n, budget):
-        asked = Anything(InMemory(np.zeros((3, 1)), np.ones(3), 1), PureAccount(budget), SeededNoise(seed))
-        assert math.isfinite(pure_level.level_of(asked) or 0.0)
-        assert budget.allows(asked.account.events)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.floats(100.0, 6000.0), st.booleans(), st.integers(0, 2**32))
-def test_something_is_left_for_the_mean_whatever_is_answered(strength, positive, seed):
-    """Most paths are where n epsilon is small: at least a seventh of epsilon, in one number."""
-    rng = np.random.default_rng(seed)
-    left = []
-
-    class Anything(PureQueries):
-        def choose(self, label, scores, share, prior):
-            super().choose(label, scores, share, prior)
-            return int(rng.choice([0, 1, len(scores) - 1, rng.integers(len(scores))]))
-
-        def fraction(self, label, count, share):
-            super().fraction(label, count, share)
-            return float(rng.choice([rng.normal(0.5, 1.0), 0.87, 1.0]))
-
-        def mean(self, label, function, bound, share, narrow=False):
-            left.append(share)
-            return super().mean(label, function, bound, share, narrow)
-
-        @property
-        def n(self):
-            return 1000
-
-    account = PureAccount(Budget(strength / 1000.0, 1e-12))
-    asked = Anything(InMemory(np.zeros((3, 1)), np.ones(3), 1), account, SeededNoise(seed))
-    limits = [None, (0.0, 1.0), (-3.0, 1e9)][seed % 3]
-    value = pure_level.level_of(asked, "positive target" if positive else "target", limits)
-    assert value is None or (np.isfinite(value) and left[-1] > 1 / 7)
+        account = PureAccount(budget)
+        asked = Anything(InMemory(np.zeros((3, 1)), np.ones(3), 1), account, SeededNoise(seed)).begin(n, seed)
+        value = pure_level.level_of(asked, "positive target" if positive else "target", limits)
+        assert value is None or (np.isfinite(value) and asked.shares[-1] > 1 / 7)
+        assert budget.allows(account.events)
 
 
 def test_a_span_within_a_range():
