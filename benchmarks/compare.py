@@ -31,8 +31,8 @@ import machine
 import numpy as np
 import page
 import peers
-from accuracy import both, number
 from numpy.typing import NDArray
+from sections.run import both, number
 from threadpoolctl import threadpool_limits
 
 import tailguard as tg
