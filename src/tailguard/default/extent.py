@@ -27,14 +27,15 @@ SHARE = (0.0015, 0.04)  # noise worth paying for, over the bound, and the most t
 # for what many lose.
 CLIPPED = {"narrow": 0.3, "wide": 100.0}
 # Features are truncated so many ends out if the gain is less than so many standard deviations, by n mu: with little,
-# what cannot be seen may do the more harm; with much, a gain would show.
+# what cannot be seen may do the more harm; with much, a gain would show after narrow steps. After wide ones it would
+# not, with any budget that matters: there the line is believed further out the better it is known.
 TRUNCATED = {
     "narrow": (
         (1.0, (1.0,), (-1.0,)),
         (4.0, (1000.0, 2000.0, 4000.0), (0.0, -0.5, 1.0)),
         (8.0, (1000.0, 1200.0), (1.5, -1.0)),
     ),
-    "wide": ((1.0, (1.0,), (-2.0,)),),
+    "wide": ((1.0, (3000.0, 5000.0), (-1.0, -2.0)), (2.0, (3000.0, 5000.0), (1.0, -1.5))),
 }
 
 

@@ -41,7 +41,6 @@ Array = NDArray[np.float64]
 
 F_LEVEL, F_INSTRUMENT, F_TILT = 0.10, 0.01, 0.10
 BEYOND = 64.0  # times its reach from the middle, a target is a mistake and not a tail: six empty octaves
-FURTHEST = 2.0  # times it, a prediction ends
 # How often the variance of a change is taken off its square: of the level and of a multiplier of the line, which are
 # shrunk to what the steps found, and of a tilt in a direction that was seen.
 BELIEF, BELIEF_TILT = 2.0, 1.0
@@ -176,7 +175,7 @@ class Fit:
             self.noise = (1.0 + change) * self.noise
 
     def line(self, columns: Columns) -> Line:
-        """Back to the units of y; the level stays inside the released range of y."""
+        """Back to the units of y; level and predictions stay inside the released range of y."""
         d = len(self.slopes)
         shift = np.zeros(d) if self.design is None else self.design.shift
         covariance = np.eye(d) if self.design is None else self.design.covariance
@@ -185,6 +184,4 @@ class Fit:
             level = min(self.y_range[1], max(self.y_range[0], self.y_mean + self.y_scale * self.constant))
         note = LEVEL_ONLY if self.design is None else "level and slopes"
         noise = None if self.noise is None else self.noise * self.y_scale
-        beyond = (FURTHEST - 1.0) * self.y_reach
-        limits = self.y_range[0] - beyond, self.y_range[1] + beyond
-        return Line(columns, shift, self.slopes * self.y_scale, level, covariance, limits, note, noise)
+        return Line(columns, shift, self.slopes * self.y_scale, level, covariance, self.y_range, note, noise)
