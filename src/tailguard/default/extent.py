@@ -23,9 +23,9 @@ from tailguard.default.whitening import Design
 from tailguard.means.queries import Queries
 
 SHARE = (0.0015, 0.04)  # noise worth paying for, over the bound, and the most to pay
-# A gain is clipped at so many variances of residuals: after narrow steps, and after wide ones, where few rows make up
-# for what many lose.
-CLIPPED = {"narrow": 0.3, "wide": 100.0}
+# A gain is clipped at so many variances of residuals, by n mu: after narrow steps, and after wide ones, where few rows
+# make up for what many lose, as far as noise lets that be seen.
+CLIPPED = {"narrow": ((1.0,), (0.3,)), "wide": ((3000.0, 5000.0), (10.0, 100.0))}
 # Features are truncated so many ends out if the gain is less than so many standard deviations, by n mu: with little,
 # what cannot be seen may do the more harm; with much, a gain would show after narrow steps. After wide ones it would
 # not, with any budget that matters: there the line is believed further out the better it is known.
@@ -50,9 +50,10 @@ def believed(
     """The design, truncated where a line of it, by "narrow" or "wide" steps, is better without what lies beyond."""
     if not share:
         return design
-    rows = Beyond(line, target, CLIPPED[steps] * variance)
+    size = queries.n * queries.mu
+    rows = Beyond(line, target, float(np.interp(size, *CLIPPED[steps])) * variance)
     (gain,), sd = queries.mean("beyond", rows, 1, rows.most, share)
     for times, at, levels in TRUNCATED[steps]:
-        if gain < float(np.interp(queries.n * queries.mu, at, levels)) * sd:
+        if gain < float(np.interp(size, at, levels)) * sd:
             return replace(design, columns=design.columns.near(times))
     return design
