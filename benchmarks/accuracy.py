@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.quick:
         run.seeds, run.rows, run.tables, run.worst, run.quick = min(run.seeds, 2), 4000, 10, 2, True
     warnings.filterwarnings("ignore", module="sklearn")
+    warnings.filterwarnings("ignore", message=".*are too few for .* columns")
     given.output.parent.mkdir(parents=True, exist_ok=True)
     for name in chosen:
         start = time.perf_counter()
