@@ -696,6 +696,20 @@ def test_a_missing_label_changes_its_own_row_and_no_other(column):
     np.testing.assert_array_equal(places(checked_target(column(y), 50, None), [2**53, 2**53 + 2]), expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.longdouble])
+def test_a_label_that_is_no_float64_is_no_warning(dtype):
+    """A signalling NaN of 32 bits, and a number beyond the largest float."""
+    y = (np.arange(50) % 2).astype(dtype)
+    if dtype is np.float32:
+        y.view(np.uint32)[0] = 0x7FA00000
+    else:
+        y[0] = np.longdouble("1e4000")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = places(checked_target(y, 50, None), [0, 1])
+    np.testing.assert_array_equal(found, [math.nan, *(np.arange(1, 50) % 2)])
+
+
 def test_whole_numbers_that_are_one_float_are_no_two_classes():
     model = tg.PrivateLogisticRegression(classes=[2**53, 2**53 + 1])
     with pytest.raises(ValueError, match=r"classes has whole numbers of 2\*\*53 or more.*: give texts, or numbers"):

@@ -96,7 +96,8 @@ def pick(values: Array, found: Array) -> Array:
 
 def _places_of_numbers(y: NDArray[Any], classes: Sequence[Any]) -> Array:
     """One search for all: a pass over a billion labels cannot afford a look-up each; it finds what a look-up finds."""
-    y = y.astype(np.float64)
+    with np.errstate(all="ignore"):  # what no float is, is foreign or infinite, without a warning
+        y = y.astype(np.float64)
     known = sorted((key, k) for k, key in enumerate(map(key_of, classes)) if isinstance(key, float) and key == key)
     if not known:
         return np.full(len(y), np.nan)
