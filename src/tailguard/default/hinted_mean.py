@@ -63,11 +63,9 @@ def level_known(queries: Queries, known: Known, column: int) -> float | None:
         found = locate(queries, "target", 1, CLOSER)
     if not found.seen[0] or half <= NARROW * float(found.scale[0]):
         present, start = ask(queries, Target()), min(max(low, 0.0), high)
-        instead = (
-            min(max(low, recentred(float(found.mean[0]), float(found.centre[0]), present)), high)
-            if found.seen[0]
-            else start
-        )
+        instead = start
+        if found.seen[0]:
+            instead = min(max(low, recentred(float(found.mean[0]), float(found.centre[0]), present)), high)
         (mean,), sd = queries.mean("mean", InRange(middle, half, instead), 1, 1.0, queries.account.left)
         value = instead + (middle + half * float(mean) - instead) / present.fraction
         if not found.seen[0]:  # nothing is known but the range: no further from 0 than the noise allows

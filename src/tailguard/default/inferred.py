@@ -199,7 +199,7 @@ def infer_level(queries: Queries) -> tuple[float, Uncertainty]:
     present = ask(queries, target)
     mean = recentred(target.mean, target.middle, present)
     target = replace(target, mean=mean)
-    line = Fitted(None, np.zeros(0), np.zeros(0))
+    line = Fitted.flat(0)
     left = queries.account.left
 
     def residual(X: NDArray[Any], y: NDArray[Any]) -> Array:

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from tailguard.default.rows import Fitted, Residual, Sizes, Target
 from tailguard.default.shrinkage import believed
 from tailguard.means.queries import Queries, Sums
@@ -43,9 +41,8 @@ ALL = Present(1.0, 0.0)
 
 def missing_count(queries: Sums, target: Target) -> int:
     """Number of targets that are missing, or so far out that they count as missing; **not released**."""
-    none = np.zeros(queries.engine.columns)
     ones = Target(middle=target.middle, furthest=target.furthest, low=1.0, high=1.0)
-    sizes = Sizes(Residual(Fitted(None, none, none, 0.0), ones), (0.5,))  # a missing one has residual 0
+    sizes = Sizes(Residual(Fitted.flat(queries.engine.columns), ones), (0.5,))  # a missing one has residual 0
     return int(queries.total(sizes, sizes.shape)[0])
 
 

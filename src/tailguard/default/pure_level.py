@@ -350,7 +350,7 @@ class _Questions:
 
         def mean(label: str, share: float, instead: float = 0.0) -> tuple[float, float]:
             # Less what missing ones count as, which is between the ends: so these are 0, as a missing residual is.
-            level = Level(self._constant(instead), targets, Clip(length))
+            level = Level(Fitted.flat(self.queries.engine.columns, instead), targets, Clip(length))
             found, sd = self.queries.mean(label, level, length, share, narrow=True)
             at = instead + float(found[0]) / present.fraction
             return min(high, max(low, at)), sd / present.fraction
@@ -377,17 +377,12 @@ class _Questions:
 
     def _sizes_of(self, targets: Target, grid: Iterable[float]) -> tuple[Sizes, tuple[int]]:
         """What counts sizes of targets, and the shape of the counts; **not released**."""
-        counts = Sizes(Residual(self._constant(0.0), targets), tuple(grid))
+        counts = Sizes(Residual(Fitted.flat(self.queries.engine.columns), targets), tuple(grid))
         return counts, counts.shape
 
     def _affords(self, share: float) -> bool:
         """Whether enough is left after a question; released."""
         return self.queries.account.left - share >= KEPT
-
-    def _constant(self, value: float) -> Fitted:
-        """A line without slopes."""
-        none = np.zeros(self.queries.engine.columns)
-        return Fitted(None, none, none, value)
 
     def _targets(self, span: Span, furthest: float) -> Target:
         """Targets from the base in units of the reach; negative counts are zeros."""

@@ -33,6 +33,12 @@ class Fitted:
     constant: float = 0.0
     largest: float | None = None
 
+    @staticmethod
+    def flat(columns: int, value: float = 0.0) -> Fitted:
+        """A constant, for rows of so many columns."""
+        none = np.zeros(columns)
+        return Fitted(None, none, none, value)
+
     def __call__(self, X: NDArray[Any]) -> Array:
         """Fitted values of rows."""
         line = np.full(len(X), self.constant)
